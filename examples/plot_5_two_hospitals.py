@@ -18,10 +18,10 @@ import numpy as np
 from fcforge.core.errors import ExchangeError
 from fcforge.data.simulated import simulate
 from fcforge_consortium.operations.chain import begin_chain, continue_chain
+from fcforge_consortium.operations.verification import verify
 from fcforge_consortium.options import ChainBeginRequest, ChainContinueRequest
 from fcforge_consortium.records.exchange import open_exchange
-from fcforge_consortium.records.keys import Trust
-from fcforge_consortium.records.verification import verify
+from fcforge_consortium.records.trust import Trust
 from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.terminal import described_text
 

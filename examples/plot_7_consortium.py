@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from fcforge.data.simulated import simulate
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.contributions.prediction import probability
 from fcforge_consortium.operations.contribute import contribute
 from fcforge_consortium.options import ContributeRequest
@@ -29,7 +29,7 @@ unseen = people.site_names[7]
 folder = tempfile.TemporaryDirectory()
 place = Path(folder.name)
 
-start = make_public(people.select_sites(public))
+start = make_base_model(people.select_sites(public))
 save(start, place / "start.fcx")
 print(f"{start.root.people} public people; at an unseen site: {start.root.expected}")
 

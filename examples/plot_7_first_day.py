@@ -17,15 +17,15 @@ from sklearn.model_selection import train_test_split
 
 from fcforge import ForgeClassifier
 from fcforge.data.simulated import simulate
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.records.kinds import Plan
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
 
 people = simulate("hard_shift", n_rois=30, n_sites=5, scale=0.6, d_scale=1.6, rho=0.5)
 here = people.site_names[0]
 others = people.site_names[1:]
 exact = {"policy": Policy(exact_allowed=True), "plan": Plan(epsilon=None)}
-start = make_public(people.select_sites(others), **exact)
+start = make_base_model(people.select_sites(others), **exact)
 mine = people.select_sites([here])
 print(
     f"{start.root.people} public people of {len(others)} sites; {len(mine)} of {here}"

@@ -25,7 +25,7 @@ import small_exchange as small  # noqa: E402
 from forging import accepted, forgeries, knowing  # noqa: E402
 from test_forgeries import chained, released  # noqa: E402
 
-from fcforge_consortium.ledger.ledger import PrivateRecord  # noqa: E402
+from fcforge_consortium.ledger.ledger import Ledger  # noqa: E402
 from fcforge_consortium.records import archive  # noqa: E402
 from fcforge_consortium.records.exchange import save  # noqa: E402
 
@@ -89,7 +89,7 @@ class Hospital:
 
     def releases(self) -> int:
         """How many there are; `AssertionError` unless register and files agree."""
-        with PrivateRecord.open(self.folder / "fcforge.private") as private:
+        with Ledger.open(self.folder / "fcforge.private") as private:
             receipts = {receipt.commitment for receipt in private.receipts}
         given = set()
         for path in self.folder.glob("*.fcx"):

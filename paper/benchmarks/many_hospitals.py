@@ -40,16 +40,16 @@ from fcforge.core.randomness import numpy_rng
 from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
 from fcforge_consortium.aggregation.aggregators import (
-    Kept,
+    Aggregated,
     Noise,
     RoundList,
+    aggregate,
     card_of,
-    keep,
 )
 from fcforge_consortium.aggregation.rounds import give, read_share
 from fcforge_consortium.base_model.expected_gain import Partition
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.contributions.space import ContributionSpace
 from fcforge_consortium.contributions.step import learn
 from fcforge_consortium.contributions.vectors import (
@@ -60,14 +60,15 @@ from fcforge_consortium.contributions.vectors import (
     noise_units,
     step_factor,
 )
-from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Spent
+from fcforge_consortium.ledger.entries import LedgerEntry, Spent
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.privacy.noise import DELTA
 from fcforge_consortium.records import archive
 from fcforge_consortium.records import exchange as exchanges
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.keys import Trust
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
+from fcforge_consortium.records.trust import Trust
 
 KEEPERS = ("Ministry", "University")
 PEOPLE = 35  # of a hospital; 17 of them are the 590 who learn in the real partitions
@@ -97,7 +98,7 @@ class Consortium:
         self.keys = {name: Ed25519PrivateKey.generate() for name in KEEPERS}
         cards = tuple(card_of(name, key) for name, key in self.keys.items())
         key = Ed25519PrivateKey.generate()
-        self.start = make_public(people, policy=Policy(keepers=cards), key=key)
+        self.start = make_base_model(people, policy=Policy(keepers=cards), key=key)
         self.model = self.start.model
         self.noise = Noise(noise_units(1.0), self.model.grid, self.model.size)
         self.folder = folder
@@ -106,7 +107,7 @@ class Consortium:
     def given(self, site: str, name: str, numbers: np.ndarray) -> dict[str, Path]:
         """Share files of a hospital by keeper."""
         who = {"site": site, "number": 1, "people": (), "round": name}
-        receipt = Receipt(**who, epsilon=1.0, delta=DELTA)
+        receipt = LedgerEntry(**who, epsilon=1.0, delta=DELTA)
         key = Ed25519PrivateKey.generate()
         _, files = give(self.start, receipt, numbers, Spent(1.0, DELTA), key)
         places = {}
@@ -115,12 +116,12 @@ class Consortium:
             places[keeper].write_bytes(data)
         return places
 
-    def kept(self, keeper: str, files: list[Path], out: Path) -> Kept:
+    def kept(self, keeper: str, files: list[Path], out: Path) -> Aggregated:
         """A keeper's half, published."""
         shares = [read_share(file) for file in files]
         with RoundList.open(self.lists[keeper]) as listed:
             place = (self.start, shares, self.keys[keeper], self.noise)
-            found = keep(*place, listed)
+            found = aggregate(*place, listed)
             listed.publish(found.line, {out: archive.pack(found.contents)})
         return found
 
@@ -214,7 +215,7 @@ def stepped(start: Exchange, people: Cohort, folder: Path) -> None:
     asked = ContributeRequest(
         people.site_names[0], folder, folder, state=folder, round="own"
     )
-    with PrivateRecord.open(folder / "fcforge.private") as private:
+    with Ledger.open(folder / "fcforge.private") as private:
         key = Ed25519PrivateKey.generate()
         done = learn(start.model, people, private, asked, key)
         files = {folder / keeper: data for keeper, data in done.files.items()}

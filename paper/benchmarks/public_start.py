@@ -29,9 +29,9 @@ from fcforge.core.component import Component
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.estimator import ForgeClassifier
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.records.kinds import Plan
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
 
 KERNELS = ("Prescott", "Nehalem", "Haswell", "SkylakeX")
 PEOPLE = 30
@@ -47,7 +47,7 @@ def everybody(**more: Any) -> Cohort:
 def arrays_sha256() -> str:
     """Of the arrays of the start, as `fcforge consortium base-model --public` makes it."""
     exact = Policy(exact_allowed=True)
-    made = make_public(everybody(), policy=exact, plan=Plan(epsilon=None))
+    made = make_base_model(everybody(), policy=exact, plan=Plan(epsilon=None))
     return made.root.payload
 
 
@@ -73,7 +73,7 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
     """Rows of one hospital, one per way, means over draws."""
     others = [name for name in cohort.site_names if name != site]
     exact = {"policy": Policy(exact_allowed=True), "plan": Plan(epsilon=None)}
-    start = make_public(cohort.select_sites(others), **exact)
+    start = make_base_model(cohort.select_sites(others), **exact)
     mine = cohort.select_sites([site])
     found: dict[str, list[dict[str, float]]] = {}
     for draw in range(DRAWS):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fcforge.core.errors import DataError
 from fcforge.data.cohort import Cohort
 from fcforge.evaluation.privacy.audit_result import AuditPlan
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class AuditTarget:
 
     site: str
     people: Cohort
-    private: PrivateRecord
+    private: Ledger
     plan: AuditPlan
     reference: Cohort | None = None
 

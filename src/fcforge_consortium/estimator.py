@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.data.cohort import Cohort
-from fcforge_consortium.contributions.model import Releases
+from fcforge_consortium.contributions.model import ContributionModel
 from fcforge_consortium.contributions.step import learn
-from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt
+from fcforge_consortium.ledger.entries import LedgerEntry
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.options import ContributeRequest
 
 
 def add_site(
-    model: Any, people: Cohort, given: Mapping[str, Any], ledger: PrivateRecord
-) -> tuple[Any, Receipt]:
+    model: Any, people: Cohort, given: Mapping[str, Any], ledger: Ledger
+) -> tuple[Any, LedgerEntry]:
     """Return the model after everybody of one more site, and the receipt of its people.
 
     Parameters
@@ -26,10 +27,10 @@ def add_site(
     ledger : PrivateRecord
         Earlier contributions of the site.
     """
-    if not isinstance(model, Releases):
+    if not isinstance(model, ContributionModel):
         return model.with_everybody(people)
     (site,) = people.site_names
     nowhere = Path()
     request = ContributeRequest(site, nowhere, nowhere, state=nowhere, **given)
     done = learn(model, people, ledger, request, None)
-    return Releases(done.exchange), done.receipt
+    return ContributionModel(done.exchange), done.receipt

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fcforge_consortium.ledger.ledger import Receipt
+from fcforge_consortium.ledger.entries import LedgerEntry
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.kinds import Record
 
@@ -29,6 +29,6 @@ class StepResult:
 
     exchange: Exchange
     new: tuple[Record, ...]
-    receipt: Receipt
+    receipt: LedgerEntry
     before: Mapping[str, float]
     files: Mapping[str, bytes] = field(default_factory=dict)

@@ -7,10 +7,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fcforge_consortium.aggregation.aggregators import card_of
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records import schema
 from fcforge_consortium.records.archive import save_arrays
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.keys import public_hex
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
 
 SHA = "ab" * 32
 BUDGET = {
@@ -25,9 +25,7 @@ BUDGET = {
 @cache
 def key_of(name: str) -> Ed25519PrivateKey:
     """The private key of somebody, the same in every test."""
-    return Ed25519PrivateKey.from_private_bytes(
-        schema.sha256(name.encode()).encode()[:32]
-    )
+    return Ed25519PrivateKey.from_private_bytes(sha256(name.encode()).encode()[:32])
 
 
 def public_of(name: str) -> str:
@@ -40,7 +38,7 @@ POLICY = Policy(
 )
 ARRAYS = save_arrays({"numbers": np.arange(18, dtype=np.int64)})
 START = {
-    "payload": schema.sha256(ARRAYS),
+    "payload": sha256(ARRAYS),
     "dataset": "simulated",
     "people_sha256": SHA,
     "people": 3,
@@ -53,18 +51,20 @@ START = {
     "removes": ("age",),
     "ranges": {"age": (8.0, 40.5)},
     "settings": {"axes": 2, "shrink": 0.1, "directions": "pca"},
-    "limits": records.StartLimits(size=2.0, likeness=0.5, site=0.3),
-    "expected": records.Expected(people=3, majority=0.5, accuracy=None, auroc=None),
+    "limits": records.BaseModelLimits(size=2.0, likeness=0.5, site=0.3),
+    "expected": records.ExpectedQuality(
+        people=3, majority=0.5, accuracy=None, auroc=None
+    ),
     "policy": POLICY,
 }
 PART = records.SplitCounts(controls=20, patients=None)
 CONTENT = {
-    records.Start: START,
+    records.BaseModelRecord: START,
     records.Chain: {
         "settings": {"seed": 0, "learner": {"name": "ewc"}},
         "policy": POLICY,
     },
-    records.Release: {
+    records.Contribution: {
         **BUDGET,
         "payload": SHA,
         "grid": 2.0**-20,
@@ -89,11 +89,12 @@ CONTENT = {
         ),
         "commitment": SHA,
     },
-    records.Half: {
+    records.AggregateShare: {
         "payload": SHA,
         "round": "R1",
         "hospitals": tuple(
-            records.Added(site=n, notice=SHA, share=SHA) for n in ("NYU", "UM", "USM")
+            records.RoundMember(site=n, notice=SHA, share=SHA)
+            for n in ("NYU", "UM", "USM")
         ),
         "mechanism": "gaussian",
         "epsilon": 1.0,
@@ -103,7 +104,7 @@ CONTENT = {
         "times": 1,
     },
     records.Withdrawal: {
-        "takes": (records.Taken(kind="release", number=1, commitment=SHA),),
+        "takes": (records.Withdrawn(kind="release", number=1, commitment=SHA),),
         "gone": (),
     },
     records.Rotation: {"new_key": public_of("new"), "vouches": (), "proof": "0" * 128},

@@ -18,11 +18,14 @@ from exchange_records import key_of
 
 from fcforge.core.errors import ExchangeError, FCForgeError
 from fcforge.core.names import look_alike
-from fcforge_consortium.records import archive, schema
+from fcforge_consortium.records import archive
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import load_arrays, save_arrays
+from fcforge_consortium.records.canonical import canonical, sha256
 from fcforge_consortium.records.exchange import Exchange, open_exchange
-from fcforge_consortium.records.keys import Keyring, Trust, public_hex
+from fcforge_consortium.records.keyring import Keyring
+from fcforge_consortium.records.keys import public_hex
+from fcforge_consortium.records.trust import Trust
 from fcforge_consortium.report.describe import describe
 
 SCANS = b"scan" * 1_000
@@ -42,9 +45,9 @@ class Forgery(NamedTuple):
         parts = {archive.RECORDS: b"".join(line + b"\n" for line in self.lines)}
         for digest, data in sorted(self.payloads.items()):
             parts[f"{archive.FOLDER}{digest}{archive.SUFFIX}"] = data
-        sums = {name: schema.sha256(data) for name, data in parts.items()}
+        sums = {name: sha256(data) for name, data in parts.items()}
         said = {"format": archive.FORMAT, "version": archive.VERSION, "parts": sums}
-        whole = archive._zipped({archive.MANIFEST: schema.canonical(said), **parts})
+        whole = archive._zipped({archive.MANIFEST: canonical(said), **parts})
         return self.wrapped(whole)
 
 
@@ -204,13 +207,13 @@ def _of_arrays(
     """Other arrays: under the old name, under their own, and in the record, too."""
     rest = {name: data for name, data in payloads.items() if name != digest}
     for what, data in _other_arrays(payloads[digest]):
-        new = schema.sha256(data)
+        new = sha256(data)
         yield Forgery(f"arrays: {what}, old name", lines, {**rest, digest: data})
         yield Forgery(f"arrays: {what}, own name", lines, {**rest, new: data})
         told = tuple(line.replace(digest.encode(), new.encode()) for line in lines)
         yield Forgery(f"arrays: {what}, in the record", told, {**rest, new: data})
     yield Forgery("arrays: dropped", lines, rest)
-    extra = {**payloads, schema.sha256(b"scans"): b"scans"}
+    extra = {**payloads, sha256(b"scans"): b"scans"}
     yield Forgery("arrays: further ones", lines, extra)
 
 

@@ -3,13 +3,14 @@
 import numpy as np
 from exchange_records import ARRAYS, key_of, record
 
-from fcforge_consortium.aggregation.aggregators import Noise, card_of, keep
+from fcforge_consortium.aggregation.aggregators import Noise, aggregate, card_of
 from fcforge_consortium.aggregation.rounds import FIRST_LINE, Share, give
-from fcforge_consortium.ledger.ledger import Receipt, Spent
+from fcforge_consortium.ledger.entries import LedgerEntry, Spent
 from fcforge_consortium.records import kinds as records
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.kinds import read_record
-from fcforge_consortium.records.schema import Policy, sha256
+from fcforge_consortium.records.policy import Policy
 
 KEEPERS = ("Ministry", "University")
 SITES = ("NYU", "UM", "USM")
@@ -24,7 +25,7 @@ POLICY = Policy(
 
 def start_of(policy=POLICY):
     """An exchange that nobody has given anything to."""
-    root = record(records.Start, site="maker", signer="maker", policy=policy)
+    root = record(records.BaseModelRecord, site="maker", signer="maker", policy=policy)
     return Exchange(root, (), {root.payload: ARRAYS})
 
 
@@ -50,7 +51,7 @@ def shares_of(site, name="spring", exchange=START_EXCHANGE, **changes):
     signer = changes.pop("signer", site)
     numbers = changes.pop("numbers", numbers_of(site))
     spent = changes.pop("spent", Spent(1.0, 1e-6))
-    receipt = Receipt(**{**said, **changes})
+    receipt = LedgerEntry(**{**said, **changes})
     _, files = give(exchange, receipt, numbers, spent, key_of(signer))
     return {keeper: parsed(data) for keeper, data in files.items()}
 
@@ -63,4 +64,4 @@ def parsed(data):
 def half_of(keeper, shares, listed, exchange=START_EXCHANGE, noise=NOISE, **more):
     """What a keeper makes of the shares of hospitals."""
     mine = [one[keeper] for one in shares]
-    return keep(exchange, mine, key_of(keeper), noise, listed, **more)
+    return aggregate(exchange, mine, key_of(keeper), noise, listed, **more)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fcforge_consortium.ledger.ledger import Receipt, people_of
+from fcforge_consortium.ledger.entries import LedgerEntry
+from fcforge_consortium.ledger.people import people_of
 
 N = 6
 
@@ -20,4 +21,4 @@ PEOPLE = people_of(FC, IDS, Y)
 
 def receipt(people=PEOPLE, epsilon=1.0, delta=1e-6, site="NYU", number=1, **more):
     said = {"people": people, "epsilon": epsilon, "delta": delta}
-    return Receipt(site=site, number=number, **said, **more)
+    return LedgerEntry(site=site, number=number, **said, **more)

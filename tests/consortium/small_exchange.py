@@ -9,13 +9,13 @@ from exchange_records import key_of
 
 from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.contributions.space import SpaceSettings
 from fcforge_consortium.contributions.step import learn
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
 
 R = 10
 
@@ -46,7 +46,7 @@ def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
     key = key_of("maker") if "keepers" in policy else None
     settings = asdict(SpaceSettings(axes=4))
     public = people().select_sites(sites()[:2])
-    return make_public(public, remove, settings, Policy(**policy), key)
+    return make_base_model(public, remove, settings, Policy(**policy), key)
 
 
 def request(site: str, **asked) -> ContributeRequest:
@@ -60,7 +60,7 @@ def learned(exchange, site, private=None, signer="", cohort=None, **asked):
     """One hospital's step, nothing written."""
     mine = (cohort or people()).select_sites([site])
     key = key_of(signer) if signer else None
-    home = private or PrivateRecord(Path("fcforge.private"))
+    home = private or Ledger(Path("fcforge.private"))
     asking = request(site, **asked)
     return learn(exchange.model, mine, home, asking, key)
 

@@ -12,10 +12,15 @@ from small_chains import joined as one_more
 
 from fcforge.core.errors import ExchangeError
 from fcforge.core.target import TWO_CLASSES
-from fcforge_consortium.aggregation.aggregators import Noise, RoundList, card_of, keep
+from fcforge_consortium.aggregation.aggregators import (
+    Noise,
+    RoundList,
+    aggregate,
+    card_of,
+)
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.contributions.vectors import noise_units
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.exchange import open_exchange
 
 KEEPERS = ("Ministry", "University")
@@ -29,7 +34,7 @@ def released():
     gone, other, rotated, forger = small.sites()[2:6]
     shares = []
     for site in (gone, other, rotated, forger):
-        private = PrivateRecord("nowhere")
+        private = Ledger("nowhere")
         for name in ("", "spring") if site != gone else ("",):
             asked = {"round": name, "again": True}
             done = small.learned(found, site, private, site, **asked)
@@ -40,7 +45,7 @@ def released():
         mine = [keeper_rounds.parsed(one[keeper]) for one in shares]
         noise = Noise(noise_units(1.0), found.model.grid, found.model.size)
         given = (found, mine, key_of(keeper), noise)
-        found = keep(*given, RoundList("nowhere")).exchange
+        found = aggregate(*given, RoundList("nowhere")).exchange
     found = found.withdrawn(gone, key_of(gone))
     return found.rotated(rotated, key_of(rotated), key_of("new")), forger
 

@@ -9,12 +9,12 @@ from small_exchange import start
 
 from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.contributions.vectors import noise_units
+from fcforge_consortium.operations.verification import verify
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records import schema
 from fcforge_consortium.records.archive import save_arrays
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange, open_exchange, save
-from fcforge_consortium.records.keys import Trust
-from fcforge_consortium.records.verification import verify
+from fcforge_consortium.records.trust import Trust
 
 
 @cache
@@ -30,12 +30,12 @@ def made_up(n, signed=False):
         data = save_arrays({"numbers": numbers})
         site = f"H{i:05d}"
         release = records.make(
-            records.Release,
+            records.Contribution,
             site,
             1,
             (start().root.id,),
             key_of(site) if signed else None,
-            payload=schema.sha256(data),
+            payload=sha256(data),
             spent_epsilon=1.0,
             spent_delta=1e-6,
             grid=model.grid,

@@ -18,14 +18,16 @@ from fcforge.data.datasets import load_dataset
 from fcforge.data.simulated import simulate
 from fcforge.methods.base import Lane
 from fcforge_consortium.base_model.quality import answers_of
-from fcforge_consortium.base_model.record import read_start
+from fcforge_consortium.base_model.record import read_base_model
 from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.contributions.prediction import evaluate, predict
 from fcforge_consortium.learners.method import ForgeRelease
-from fcforge_consortium.ledger.ledger import PrivateRecord, Threshold
+from fcforge_consortium.ledger.ledger import Ledger
+from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.model import Scores
+from fcforge_consortium.records.canonical import to_canonical
 from fcforge_consortium.records.exchange import open_exchange
-from fcforge_consortium.records.schema import Policy, written
+from fcforge_consortium.records.policy import Policy
 from real_runs import consortium
 
 WORDS = np.array(["HC", "SZ", "BP"])
@@ -270,7 +272,7 @@ def test_a_threshold_of_two_classes_is_for_nothing_else(world, tmp_path):
     )
     with pytest.raises(ConfigError, match="for two classes"):
         predict(found, world.folder / "5.npz", threshold=fitted)
-    private = PrivateRecord(tmp_path / "p", [fitted])
+    private = Ledger(tmp_path / "p", [fitted])
     assert "own threshold" not in evaluate(found, loaded(world, 5), private).rows
 
 
@@ -327,8 +329,8 @@ def test_classes_and_limits_are_the_starts_own(world):
 
 def test_two_classes_are_written_as_before():
     """No new word in a file that says nothing new: its signature and id stay."""
-    assert b"others" not in written(Policy())
-    assert b"number" not in written(Policy())
+    assert b"others" not in to_canonical(Policy())
+    assert b"number" not in to_canonical(Policy())
     with pytest.raises(ConfigError, match="smaller limit"):
         Policy.of({"number": {"name": "age", "limits": [65, 5]}})
 
@@ -340,4 +342,4 @@ def test_arrays_of_another_number_of_columns_are_refused(world):
     forged = found.root.changed(policy=policy, key="", signature="")
     other = type(found)(forged, (), dict(found.payloads))
     with pytest.raises(ExchangeError, match=r"array 'bias'|another target"):
-        read_start(other)
+        read_base_model(other)

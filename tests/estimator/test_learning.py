@@ -18,13 +18,13 @@ from fcforge.data.simulated import simulate
 from fcforge.data.splits import split_site
 from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
 from fcforge_consortium.base_model.quality import probability
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.chains.settings import settings_for
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.exchange import open_exchange, save
-from fcforge_consortium.records.kinds import Release
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.kinds import Contribution
+from fcforge_consortium.records.policy import Policy
 
 
 def split(subjects):
@@ -86,17 +86,17 @@ def test_who_was_learned_stays_at_home(subjects, tmp_path):
     (a, fa, ya), (b, fb, yb) = split(subjects)
     model = ForgeClassifier().partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
     model.save(tmp_path / "x.exchange")
-    private = PrivateRecord.read(tmp_path / "fcforge.private")
+    private = Ledger.read(tmp_path / "fcforge.private")
     assert [receipt.site for receipt in private.receipts] == [a, b]
     said = open_exchange(tmp_path / "x.exchange").model.steps
     assert [step.commitment for step in said] == [
         receipt.commitment for receipt in private.receipts
     ]
     model.save(tmp_path / "y.exchange")  # nobody twice
-    again = PrivateRecord.read(tmp_path / "fcforge.private")
+    again = Ledger.read(tmp_path / "fcforge.private")
     assert len(again.receipts) == 2
     model.save(tmp_path / "z.exchange", register=tmp_path / "elsewhere")
-    assert len(PrivateRecord.read(tmp_path / "elsewhere").receipts) == 2
+    assert len(Ledger.read(tmp_path / "elsewhere").receipts) == 2
 
 
 def test_real_subjects_need_the_flag(subjects, tmp_path) -> None:
@@ -207,7 +207,7 @@ def test_sites_one_by_one_are_the_exchange():
 
 def test_noise_is_the_default_and_the_same_people_are_told():
     made = ForgeClassifier("forge_release", start=start()).fit(*of(A)[:2], site=A)
-    (release,) = made.model_.exchange.of(Release)
+    (release,) = made.model_.exchange.of(Contribution)
     assert release.epsilon == 1.0
     with pytest.raises(InputError, match="given before"):
         made.partial_fit(*of(A)[:2], site=A)
@@ -293,7 +293,7 @@ def start_of(kind):
     cohort = several()[kind]
     public = cohort.select_sites(cohort.site_names[:2])
     policy = Policy(exact_allowed=True)
-    return make_public(public, settings={"axes": 4}, policy=policy)
+    return make_base_model(public, settings={"axes": 4}, policy=policy)
 
 
 def test_a_start_of_three_diagnoses_is_the_exchange():

@@ -26,8 +26,8 @@ from fcforge.report.tables import Cell, Heading, Table, interval_cell, interval_
 from fcforge.report.terminal import check_text, cost_text, status_text
 from fcforge.report.text import json_text
 from fcforge_consortium.contributions.prediction import Evaluation, Prediction
+from fcforge_consortium.operations.verification import Check
 from fcforge_consortium.options import ContributeRequest
-from fcforge_consortium.records.verification import Check
 from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.terminal import (
     continued_text,

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -29,16 +29,14 @@ from fcforge.methods import METHODS
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.chains.settings import ChainSettings, settings_for
 from fcforge_consortium.estimator import add_site
-from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, default_place
+from fcforge_consortium.ledger.entries import LedgerEntry
+from fcforge_consortium.ledger.ledger import Ledger, default_ledger
 from fcforge_consortium.operations.published import BASE_MODELS, published_base_model
 from fcforge_consortium.options import TrustRequest
 from fcforge_consortium.records import archive
 from fcforge_consortium.records.exchange import Exchange, open_exchange, packed
-from fcforge_consortium.records.keys import Trust
-from fcforge_consortium.records.schema import site_name
-
-if TYPE_CHECKING:
-    pass
+from fcforge_consortium.records.names import site_name
+from fcforge_consortium.records.trust import Trust
 
 RELEASES = "forge_release"
 # of method forge_release, here
@@ -61,7 +59,7 @@ class Fitted(ReadsFC):
 
     model_: Any  # Model of fcforge_consortium
     target_: Target
-    receipts_: tuple[Receipt, ...]
+    receipts_: tuple[LedgerEntry, ...]
     classes_: np.ndarray
     sites_: tuple[str, ...]
     n_rois_: int
@@ -219,7 +217,7 @@ class Learns(Fitted, ABC):
         The estimator is left as it was unless all of them could be learned.
         """
         model: Any = self._begin(subjects) if first else self.model_
-        private = PrivateRecord(IN_MEMORY, () if first else self.receipts_)
+        private = Ledger(IN_MEMORY, () if first else self.receipts_)
         given = self._around_start(model) if self._from_start else {}
         for name in subjects.site_names:
             mine = subjects.select_sites([name])
@@ -341,13 +339,13 @@ class Learns(Fitted, ABC):
         out = Path(path)
         archive.require_place(out)
         made = self.model_.on_record(key, allow_real_subjects=allow_real_subjects)
-        self._write(packed(made, out), out, Path(register or default_place(out)))
+        self._write(packed(made, out), out, Path(register or default_ledger(out)))
         self.model_ = made.model
         return made.id
 
     def _write(self, data: bytes, out: Path, register: Path) -> None:
         """What leaves, after what stays: receipts that the private record does not have yet."""
-        with PrivateRecord.open(register) as private:
+        with Ledger.open(register) as private:
             known = {receipt.commitment for receipt in private.receipts}
             new = [r for r in self.receipts_ if r.commitment not in known]
             for receipt in new[:-1]:

@@ -23,20 +23,15 @@ from fcforge.core.errors import ExchangeError, at, refuse
 from fcforge.core.files import read_plain, write_bytes
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.aggregation.rounds import Share, added, opened
-from fcforge_consortium.ledger.ledger import Header, Intent, Journal
+from fcforge_consortium.ledger.journal import Header, Intent, Journal
 from fcforge_consortium.privacy.noise import discrete_gaussian
-from fcforge_consortium.records import keys, schema
+from fcforge_consortium.records import keys
 from fcforge_consortium.records.archive import Contents, save_arrays
-from fcforge_consortium.records.kinds import Added, Half, make
-from fcforge_consortium.records.schema import (
-    Closed,
-    Keeper,
-    Sha256,
-    SiteName,
-    Size,
-    owned,
-    site_name,
-)
+from fcforge_consortium.records.canonical import read_canonical, sha256, to_canonical
+from fcforge_consortium.records.fields import Closed, Sha256, SiteName, Size
+from fcforge_consortium.records.kinds import AggregateShare, RoundMember, make
+from fcforge_consortium.records.names import site_name
+from fcforge_consortium.records.policy import Aggregator, card_statement
 
 if TYPE_CHECKING:
     from fcforge_consortium.records.exchange import Exchange
@@ -52,28 +47,28 @@ def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
     return X25519PrivateKey.from_private_bytes(kdf.derive(key.private_bytes_raw()))
 
 
-def card_of(name: str, key: Ed25519PrivateKey) -> Keeper:
+def card_of(name: str, key: Ed25519PrivateKey) -> Aggregator:
     """What is public of a keeper, for the policy of a start."""
     encryption = encryption_key(key).public_key().public_bytes_raw().hex()
-    proof = key.sign(owned(name, encryption)).hex()
+    proof = key.sign(card_statement(name, encryption)).hex()
     public = keys.public_hex(key)
-    return Keeper(name=name, key=public, encryption_key=encryption, proof=proof)
+    return Aggregator(name=name, key=public, encryption_key=encryption, proof=proof)
 
 
-def write_keeper(path: str | Path, name: str, passphrase: str = "") -> Keeper:
+def write_aggregator(path: str | Path, name: str, passphrase: str = "") -> Aggregator:
     """New key of a keeper: `path` (private), ``path.pub``, and ``path.keeper`` to give away."""
     title = site_name(name)
     keys.write_keys(path, passphrase)
     card = card_of(title, keys.read_private(path, passphrase))
-    write_bytes(f"{path}{CARD}", schema.written(card) + b"\n")
+    write_bytes(f"{path}{CARD}", to_canonical(card) + b"\n")
     return card
 
 
-def read_card(path: str | Path) -> Keeper:
+def read_card(path: str | Path) -> Aggregator:
     """What is public of a keeper, from the file that it gave away."""
     data = read_plain(path, 1 << 12, ExchangeError)
     with at(path, do="Ask the keeper for the file that ends in .keeper."):
-        return schema.read(TypeAdapter(Keeper), data.removesuffix(b"\n"), "it")
+        return read_canonical(TypeAdapter(Aggregator), data.removesuffix(b"\n"), "it")
 
 
 # -- what a keeper does ----------------------------------------------------------------------------
@@ -111,7 +106,7 @@ class Noise(NamedTuple):
     size: int
 
 
-class Kept(NamedTuple):
+class Aggregated(NamedTuple):
     """What a keeper publishes of a round.
 
     Attributes
@@ -123,7 +118,7 @@ class Kept(NamedTuple):
         With all of them.
     """
 
-    half: Half
+    half: AggregateShare
     contents: Contents
     exchange: "Exchange"
 
@@ -138,7 +133,7 @@ class Kept(NamedTuple):
         )
 
 
-def keep(
+def aggregate(
     exchange: "Exchange",
     shares: Sequence[Share],
     key: Ed25519PrivateKey,
@@ -146,7 +141,7 @@ def keep(
     listed: RoundList,
     *,
     again: bool = False,
-) -> Kept:
+) -> Aggregated:
     """Add the shares of one round and a dose of noise: the keeper's half.
 
     Parameters
@@ -173,12 +168,12 @@ def keep(
     data = _sum(staying, exchange.root.id, key, noise)
     place = (keeper.name, 1 + len(listed.published), [exchange.root.id], key)
     said = _said(staying, noise, times)
-    half = make(Half, *place, payload=schema.sha256(data), **said)
+    half = make(AggregateShare, *place, payload=sha256(data), **said)
     payloads = {half.payload: data}
     whole = joined.joined([half], payloads)
     rounds.rounds_of(whole)  # one that does not fit the other keeper's stays here
     contents = Contents((*(share.notice for share in staying), half), payloads)
-    return Kept(half, contents, whole)
+    return Aggregated(half, contents, whole)
 
 
 def _sum(
@@ -197,7 +192,7 @@ def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
     """What a half says of its round, its hospitals and its noise."""
     first = staying[0].notice
     hospitals = [
-        Added(site=share.notice.site, notice=share.notice.id, share=share.sha256)
+        RoundMember(site=share.notice.site, notice=share.notice.id, share=share.sha256)
         for share in staying
     ]
     return {
@@ -212,7 +207,7 @@ def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
     }
 
 
-def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Keeper:
+def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Aggregator:
     """The keeper of the policy whose key this is."""
     for keeper in exchange.root.policy.keepers:
         if keeper == card_of(keeper.name, key):

@@ -26,18 +26,20 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from fcforge.core.errors import ConfigError, ExchangeError, at, refuse
 from fcforge.core.files import read_plain
-from fcforge_consortium.ledger.ledger import Receipt, Spent
-from fcforge_consortium.records import schema
-from fcforge_consortium.records.keys import Signer, Trust
+from fcforge_consortium.ledger.entries import LedgerEntry, Spent
+from fcforge_consortium.records.canonical import canonical, sha256
+from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import (
+    AggregateShare,
+    Charged,
     GivenShare,
-    Half,
     Notice,
-    Spending,
     make,
     read_record,
 )
-from fcforge_consortium.records.schema import Keeper, Policy, site_name
+from fcforge_consortium.records.names import site_name
+from fcforge_consortium.records.policy import Aggregator, Policy
+from fcforge_consortium.records.trust import Trust
 
 if TYPE_CHECKING:
     from fcforge_consortium.records.exchange import Exchange
@@ -79,7 +81,7 @@ class Share(NamedTuple):
     @property
     def sha256(self) -> str:
         """Of what is encrypted."""
-        return schema.sha256(self.sealed)
+        return sha256(self.sealed)
 
     @property
     def keeper(self) -> str:
@@ -99,7 +101,10 @@ class Share(NamedTuple):
 
 
 def seal(
-    numbers: np.ndarray, keepers: Sequence[Keeper], start: str, place: tuple[str, str]
+    numbers: np.ndarray,
+    keepers: Sequence[Aggregator],
+    start: str,
+    place: tuple[str, str],
 ) -> dict[str, bytes]:
     """Ciphertexts by the names of the two keepers.
 
@@ -148,7 +153,7 @@ def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.nda
 
 def _bound(start: str, place: tuple[str, str], keeper: str) -> bytes:
     """What a ciphertext is good for, and nothing else (the info of HPKE)."""
-    return schema.canonical(["fcforge share 1", start, *place, keeper])
+    return canonical(["fcforge share 1", start, *place, keeper])
 
 
 def read_share(path: str | Path, trust: Trust | None = None) -> Share:
@@ -174,7 +179,7 @@ def read_share(path: str | Path, trust: Trust | None = None) -> Share:
 # -- what a hospital does --------------------------------------------------------------------------
 def give(
     exchange: "Exchange",
-    receipt: Receipt,
+    receipt: LedgerEntry,
     numbers: np.ndarray,
     spent: Spent,
     key: Signer,
@@ -199,14 +204,14 @@ def give(
     sealed = seal(numbers, keepers, start, (title, receipt.site))
     shares = []
     for name, data in sorted(sealed.items()):
-        shares.append(GivenShare(keeper=name, sha256=schema.sha256(data)))
+        shares.append(GivenShare(keeper=name, sha256=sha256(data)))
     place = (receipt.site, receipt.number, [start], key)
     said = receipt.said(spent)
     notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
     return notice, {name: Share(notice, data).data for name, data in sealed.items()}
 
 
-def _two_keepers(exchange: "Exchange", key: Signer) -> list[Keeper]:
+def _two_keepers(exchange: "Exchange", key: Signer) -> list[Aggregator]:
     """The keepers of a start by name; refused where they or the hospital cannot be known."""
     keepers = sorted(exchange.root.policy.keepers, key=lambda keeper: keeper.name)
     if len(keepers) != 2:
@@ -225,7 +230,10 @@ def _two_keepers(exchange: "Exchange", key: Signer) -> list[Keeper]:
 
 def _require_open(exchange: "Exchange", title: str, site: str) -> None:
     """Raise `ConfigError` where a round is published already, or has what a site gave."""
-    given: list[Half | Notice] = [*exchange.of(Half), *exchange.of(Notice, site)]
+    given: list[AggregateShare | Notice] = [
+        *exchange.of(AggregateShare),
+        *exchange.of(Notice, site),
+    ]
     for record in given:
         if record.round == title:
             what = f"round '{title}' has the {record.title} already."
@@ -244,7 +252,7 @@ class Round(NamedTuple):
     """
 
     name: str
-    halves: tuple[Half, ...]
+    halves: tuple[AggregateShare, ...]
 
     @property
     def closed(self) -> bool:
@@ -264,9 +272,9 @@ class Round(NamedTuple):
 
 def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     """The rounds of an exchange by name; `ExchangeError` for halves that cannot be joined."""
-    found: dict[str, list[Half]] = {}
+    found: dict[str, list[AggregateShare]] = {}
     notices = {notice.id: notice for notice in exchange.of(Notice)}
-    for half in exchange.of(Half):
+    for half in exchange.of(AggregateShare):
         with at(half.title):
             _check_half(half, exchange.root.policy, notices)
         found.setdefault(half.round, []).append(half)
@@ -275,7 +283,9 @@ def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     return tuple(Round(name, tuple(found[name])) for name in sorted(found))
 
 
-def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> None:
+def _check_half(
+    half: AggregateShare, policy: Policy, notices: Mapping[str, Notice]
+) -> None:
     """A half is by a keeper of the policy, of enough hospitals that gave it what it says."""
     known = {keeper.name: keeper.key for keeper in policy.keepers}
     names = [one.site for one in half.hospitals]
@@ -303,7 +313,7 @@ def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> No
             policy.require_budget(None if exact else epsilon, delta)
 
 
-def _check_pair(name: str, halves: list[Half]) -> None:
+def _check_pair(name: str, halves: list[AggregateShare]) -> None:
     """Both halves are of the same hospitals, notices and budget, by different keepers."""
     first = halves[0]
     if any(half.times != first.times for half in halves):
@@ -327,7 +337,7 @@ def _check_pair(name: str, halves: list[Half]) -> None:
 
 
 def times_published(
-    exchange: "Exchange", receipts: Iterable[Receipt]
+    exchange: "Exchange", receipts: Iterable[LedgerEntry]
 ) -> dict[str, int]:
     """How often what a hospital gave to rounds was published, by commitment.
 
@@ -347,7 +357,7 @@ def times_published(
     return found
 
 
-def spent_with(record: Spending, times: int = 1) -> tuple[float, float]:
+def spent_with(record: Charged, times: int = 1) -> tuple[float, float]:
     """Most that one of a hospital's people has spent when what it gave was published so often."""
     more = times - 1
     epsilon = record.spent_epsilon + more * record.epsilon

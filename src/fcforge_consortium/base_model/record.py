@@ -29,12 +29,12 @@ from fcforge_consortium.contributions.space import (
 from fcforge_consortium.contributions.vectors import DOSES
 from fcforge_consortium.model import Covariates
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records import schema
 from fcforge_consortium.records.archive import save_arrays
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Signer
-from fcforge_consortium.records.kinds import Expected, StartLimits
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.kinds import BaseModelLimits, ExpectedQuality
+from fcforge_consortium.records.policy import Policy
 
 MAKER = "public start"
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
@@ -56,7 +56,7 @@ COEFFICIENTS = "confounds.coefficients"
 
 
 @dataclass(frozen=True, eq=False)
-class PublicStart:
+class PublicBaseModel:
     """A start, its confound step and its record.
 
     Attributes
@@ -68,7 +68,7 @@ class PublicStart:
         Where each public person, in the order of the record's ids, lies along the axes (`places`).
     """
 
-    record: records.Start
+    record: records.BaseModelRecord
     space: ContributionSpace
     confounds: Confounds | None
     people: np.ndarray
@@ -183,7 +183,7 @@ def sizes(base: BaseModel, features: np.ndarray) -> np.ndarray:
 
 
 # -- making one ------------------------------------------------------------------------------------
-def make_public(
+def make_base_model(
     cohort: Cohort,
     remove: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
@@ -216,12 +216,12 @@ def make_public(
     said, arrays = _made(cohort, tuple(remove), dict(settings or {}), policy, plan)
     data = save_arrays(arrays)
     record = records.make(
-        records.Start,
+        records.BaseModelRecord,
         MAKER,
         0,
         (),
         key,
-        payload=schema.sha256(data),
+        payload=sha256(data),
         policy=policy,
         plan=plan,
         left_out=tuple(twice),
@@ -253,14 +253,14 @@ def _made(
         "settings": asdict(settings),
         "limits": _limits(space.base, features, cohort),
         "expected": _expected(features, cohort, settings),
-        "worth": worth_of(gains, plans),
+        "worth": expected_gain_of(gains, plans),
     }
     return said, _stored(space, confounds, features[np.argsort(cohort.subject_id)])
 
 
-def worth_of(
+def expected_gain_of(
     gains: ExpectedGains, plans: Mapping[tuple[float | None, bool], float]
-) -> records.Worth | None:
+) -> records.ExpectedGain | None:
     """What sums would add by `planned_noise`; None where the public people are too few to tell."""
     if len(gains.references) < 2:
         return None
@@ -268,9 +268,9 @@ def worth_of(
     for (epsilon, keepers), level in plans.items():
         _, gain, error = gains.best_pull(level)
         told = {"gain": round(gain, 4), "error": round(error, 4)}
-        rows.append(records.WorthRow(epsilon=epsilon, keepers=keepers, **told))
+        rows.append(records.ExpectedGainRow(epsilon=epsilon, keepers=keepers, **told))
     public, pooled = np.mean(gains.references, axis=0).tolist()
-    return records.Worth(
+    return records.ExpectedGain(
         public=round(public, 3), pooled=round(pooled, 4), rows=tuple(rows)
     )
 
@@ -319,7 +319,7 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> StartLimits:
+def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> BaseModelLimits:
     """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
     edges = features[:, : -cohort.n_rois]
     alike = likeness(edges, base.mean[: -cohort.n_rois]).min()
@@ -330,7 +330,7 @@ def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> StartLimit
         others = edges[~here].mean(0)
         apart.append(1 - likeness(own, others))
     site = 1 - SITES_APART * float(np.max(apart)) if apart else 0.0
-    return StartLimits(
+    return BaseModelLimits(
         size=rounded_number(SIZE_LIMIT * float(sizes(base, features).max())),
         likeness=rounded_number(LIKENESS * float(alike)),
         site=rounded_number(min(ALIKE_SITES, max(0.3, site))),
@@ -339,13 +339,13 @@ def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> StartLimit
 
 def _expected(
     features: np.ndarray, cohort: Cohort, settings: SpaceSettings
-) -> Expected:
+) -> ExpectedQuality:
     """How good the public head is at a public site it has not seen."""
     target = cohort.target
     scores = _at_unseen_sites(features, cohort, settings)
     known = np.isfinite(scores).reshape(len(cohort), -1).all(1)
     if not known.any():
-        return Expected(people=0)
+        return ExpectedQuality(people=0)
     y = cohort.y[known]
     ids = cohort.subject_id[known].tolist()
     measured = measure(answers_of(target, scores[known]), truth_of(target, y), ids)
@@ -355,8 +355,8 @@ def _expected(
             limits = (found.value, found.low, found.high)
             said[name] = tuple(round(value, 3) for value in limits)
     if not target.classes:
-        return Expected(people=len(y), number=said)
-    return Expected(
+        return ExpectedQuality(people=len(y), number=said)
+    return ExpectedQuality(
         people=len(y),
         majority=round(float(np.bincount(y).max()) / len(y), 3),
         accuracy=said.get("accuracy"),
@@ -383,7 +383,7 @@ def _at_unseen_sites(
 
 
 # -- reading one: what it claims is held against itself ------------------------------------------
-def read_start(exchange: Exchange) -> PublicStart:
+def read_base_model(exchange: Exchange) -> PublicBaseModel:
     """The start of an exchange, its claims cross-checked; `ExchangeError` where they cannot be."""
     record = exchange.root
     with at(f"the {record.title}"):
@@ -402,7 +402,7 @@ def read_start(exchange: Exchange) -> PublicStart:
         people = stored.pop(PEOPLE).astype(np.float64)
         space = _space_of(stored, settings)
         _check_numbers(space, record)
-    return PublicStart(record, space, confounds, people)
+    return PublicBaseModel(record, space, confounds, people)
 
 
 def _space_of(
@@ -419,7 +419,7 @@ def _space_of(
     return ContributionSpace(BaseModel(**base, shrink=shrink), **values)
 
 
-def _check_claims(record: records.Start) -> None:
+def _check_claims(record: records.BaseModelRecord) -> None:
     """People, sites, ROIs and ranges agree."""
     expected = record.expected
     of_classes = [e for e in (expected.accuracy, expected.auroc) if e is not None]
@@ -446,7 +446,9 @@ def _check_claims(record: records.Start) -> None:
     refuse(faults)
 
 
-def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> None:
+def _check_shapes(
+    stored: Mapping[str, np.ndarray], record: records.BaseModelRecord
+) -> None:
     """Exactly the arrays of a start, each of its type and shape."""
     p = record.n_rois * (record.n_rois + 1) // 2
     k = [0, *stored.get("axes", np.zeros(0)).shape][-1]
@@ -474,7 +476,7 @@ def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> No
             raise ExchangeError(f"array '{name[:80]}' {is_}.")
 
 
-def _check_numbers(space: ContributionSpace, record: records.Start) -> None:
+def _check_numbers(space: ContributionSpace, record: records.BaseModelRecord) -> None:
     r"""Axes are axes, variances add up, and size and clip can be of the same people.
 
     Features are standardised, so that the variances of :math:`x / \sqrt p` add up to the share of

@@ -42,15 +42,15 @@ from fcforge_consortium.chains.step import (
     scores_of,
     whole_site,
 )
-from fcforge_consortium.ledger.ledger import Receipt
+from fcforge_consortium.ledger.entries import LedgerEntry
 from fcforge_consortium.model import Covariates, Model, Scores
 from fcforge_consortium.options import ChainBeginRequest, ChainContinueRequest
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records import schema
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import Step
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
 from fcforge_consortium.step_result import StepResult
 
 REAL_FLAG = "allow_real_subjects"
@@ -286,7 +286,7 @@ class Chain(Model):
 
     def after(
         self, site: Site, flags: Sequence[str] = (), *, tick: Tick = lambda: None
-    ) -> tuple[Self, Receipt]:
+    ) -> tuple[Self, LedgerEntry]:
         """The chain after one more site, in memory, and the receipt of its people.
 
         Parameters
@@ -304,7 +304,7 @@ class Chain(Model):
         state = step.finished(lane)
         people = people_learned(self.settings, site)
         number = len(self.steps) + 1
-        receipt = Receipt(
+        receipt = LedgerEntry(
             site=site.name, number=number, people=people, epsilon=None, delta=0.0
         )
         said = step.measured(lane, state.held_out)
@@ -315,7 +315,7 @@ class Chain(Model):
         grown = Exchange(self.exchange.root, (*self.exchange.records, record))
         return type(self)(grown, state), receipt
 
-    def with_everybody(self, people: Cohort) -> tuple[Self, Receipt]:
+    def with_everybody(self, people: Cohort) -> tuple[Self, LedgerEntry]:
         """Return the chain after one more site, all of whose people are trained on."""
         return self.after(whole_site(people, self.settings))
 
@@ -347,7 +347,7 @@ class Chain(Model):
         before = Exchange(root, others, self.exchange.payloads)
         before.require_same_signing(key is not None)
         data = self.state.to_bytes()
-        digest = schema.sha256(data)
+        digest = sha256(data)
         last = new[-1].changed(payload=digest, flags=self._flags(allow_real_subjects))
         made = [self.steps[n_kept - 1] if n_kept else root]
         for step in (*new[:-1], last):

@@ -24,7 +24,7 @@ from fcforge.experiments.config import Experiment
 from fcforge.generators import GENERATORS, make_generator
 from fcforge.methods import METHODS, build_learner
 from fcforge.methods.base import Learner
-from fcforge_consortium.records.schema import canonical
+from fcforge_consortium.records.canonical import canonical
 
 MAX_ROIS = 2_000
 MAX_NUMBER = 100_000

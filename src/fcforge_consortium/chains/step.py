@@ -42,7 +42,7 @@ from fcforge.training.start import start_lane
 from fcforge_consortium.base_model.quality import fit_temperature, quality
 from fcforge_consortium.chains.declared import Declared, alike, declared_state
 from fcforge_consortium.chains.settings import ChainSettings
-from fcforge_consortium.ledger.ledger import People, people_of
+from fcforge_consortium.ledger.people import People, people_of
 from fcforge_consortium.records.archive import load_arrays, save_arrays
 from fcforge_consortium.records.kinds import ScanLimits, SplitCounts, StepCounts
 

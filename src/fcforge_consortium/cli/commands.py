@@ -19,8 +19,8 @@ from fcforge_consortium import options as requests
 if TYPE_CHECKING:
     from fcforge_consortium.contributions.prediction import Prediction
     from fcforge_consortium.records.exchange import Exchange
-    from fcforge_consortium.records.keys import Trust
     from fcforge_consortium.records.kinds import Record
+    from fcforge_consortium.records.trust import Trust
 
 
 chain = typer.Typer(
@@ -168,15 +168,15 @@ def evaluate(request: requests.EvaluateRequest) -> None:
     from fcforge.data.datasets import load_people
     from fcforge.report.text import json_text
     from fcforge_consortium.contributions import prediction
-    from fcforge_consortium.ledger.ledger import PrivateRecord
+    from fcforge_consortium.ledger.ledger import Ledger
     from fcforge_consortium.records.exchange import open_exchange
-    from fcforge_consortium.records.keys import Trust
+    from fcforge_consortium.records.trust import Trust
     from fcforge_consortium.report.terminal import evaluation_text
 
     opened = open_exchange(request.file, Trust.asked(request))
     ledger = None
     if request.ledger is not None:
-        ledger = PrivateRecord.read(request.ledger)
+        ledger = Ledger.read(request.ledger)
     loading = request.loading | opened.root.policy.loading
     cohort = load_people(request.data, listed(request.site), **loading)
     for text in data_warnings(cohort):
@@ -192,9 +192,9 @@ def evaluate(request: requests.EvaluateRequest) -> None:
 def predict(request: requests.PredictRequest) -> int:
     """Predict each scan, or abstain where it is too unusual; exit code 1 if none has an answer."""
     from fcforge_consortium.contributions import prediction
-    from fcforge_consortium.ledger.ledger import PrivateRecord
+    from fcforge_consortium.ledger.ledger import Ledger
     from fcforge_consortium.records.exchange import open_exchange
-    from fcforge_consortium.records.keys import Trust
+    from fcforge_consortium.records.trust import Trust
     from fcforge_consortium.report.terminal import prediction_text
 
     if request.atlas and request.explain is None:
@@ -203,7 +203,7 @@ def predict(request: requests.PredictRequest) -> int:
     opened = open_exchange(request.file, Trust.asked(request))
     own = None
     if request.ledger is not None:
-        own = PrivateRecord.read(request.ledger).require_threshold()
+        own = Ledger.read(request.ledger).require_threshold()
         for note in own.stale(opened.id):
             say(note, style="yellow")
     with at_work("predicting"):
@@ -248,7 +248,7 @@ def inspect(request: requests.InspectRequest) -> None:
     from fcforge_consortium.aggregation.rounds import read_share
     from fcforge_consortium.records import archive
     from fcforge_consortium.records.exchange import require_trusted
-    from fcforge_consortium.records.keys import Trust
+    from fcforge_consortium.records.trust import Trust
     from fcforge_consortium.report.terminal import records_text, share_text
 
     trust = Trust.asked(request)
@@ -292,8 +292,8 @@ def _inspect_whole(request: requests.InspectRequest, trust: "Trust") -> None:
 def verify(request: requests.VerifyRequest) -> int:
     """Check a file bit by bit; exit code 1 when it must not be used."""
     from fcforge.report.text import json_text
-    from fcforge_consortium.records.keys import Trust
-    from fcforge_consortium.records.verification import verify as verified
+    from fcforge_consortium.operations.verification import verify as verified
+    from fcforge_consortium.records.trust import Trust
     from fcforge_consortium.report.terminal import verify_text
 
     checks = verified(request.file, Trust.asked(request), request.expect)

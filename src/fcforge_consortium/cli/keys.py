@@ -30,9 +30,9 @@ def new_aggregator(
     passphrase: Protect = False,
 ) -> None:
     """Make an aggregator's key OUT, which it keeps, and its card for the base model."""
-    from fcforge_consortium.aggregation.aggregators import CARD, write_keeper
+    from fcforge_consortium.aggregation.aggregators import CARD, write_aggregator
 
-    card = write_keeper(out, name, _passphrase(passphrase))
+    card = write_aggregator(out, name, _passphrase(passphrase))
     print(f"wrote {out} (private: keep it) and {out}{CARD}, key {card.key[:16]}")
     print(
         f"the base model names it: fcforge consortium base-model --aggregator {out}{CARD}"
@@ -61,7 +61,8 @@ def add_key(
     file: Annotated[Path, Argument(help="Public key (PEM).")],
 ) -> None:
     """Name a public key in your keyring."""
-    from fcforge_consortium.records.keys import read_keyring, read_public, write_keyring
+    from fcforge_consortium.records.keyring import read_keyring, write_keyring
+    from fcforge_consortium.records.keys import read_public
 
     public = read_public(file)
     path = write_keyring(read_keyring().add(name, public))
@@ -71,7 +72,7 @@ def add_key(
 @keys.command("list")
 def list_keys() -> None:
     """Show the keys of your keyring."""
-    from fcforge_consortium.records.keys import keyring_file, read_keyring
+    from fcforge_consortium.records.keyring import keyring_file, read_keyring
 
     known = read_keyring().keys
     if not known:
@@ -102,7 +103,7 @@ def revoke_key(
     name: Annotated[str, Argument(help="Whose keys, or a key's first digits.")],
 ) -> None:
     """Refuse everything that these keys signed, from now on."""
-    from fcforge_consortium.records.keys import read_keyring, write_keyring
+    from fcforge_consortium.records.keyring import read_keyring, write_keyring
 
     path = write_keyring(read_keyring().revoke(name))
     print(f"{path}: everything the keys of {name} signed is refused from now on")

@@ -27,12 +27,12 @@ from fcforge.evaluation.privacy.generator_audit import Evidence, stratified, sum
 from fcforge.evaluation.privacy.measures import MEMBER, OUTSIDER
 from fcforge_consortium.audit_target import AuditTarget, require_given
 from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.model import Releases
+from fcforge_consortium.contributions.model import ContributionModel
 from fcforge_consortium.contributions.space import ContributionSpace
 from fcforge_consortium.contributions.step import own_features
-from fcforge_consortium.ledger.ledger import people_in
+from fcforge_consortium.ledger.people import people_in
 from fcforge_consortium.privacy import noise
-from fcforge_consortium.records.kinds import Release, Spending
+from fcforge_consortium.records.kinds import Charged, Contribution
 
 SHADOWED = (SAMPLE, "class mean", "loss against public head")  # seen by shadow models
 PLAN = AuditPlan(worlds=100, n_draws=100)
@@ -172,7 +172,7 @@ def audit_people(
     return AuditResult(tuple(rows), about)
 
 
-def audit_release(model: Releases, asked: AuditTarget) -> AuditResult:
+def audit_release(model: ContributionModel, asked: AuditTarget) -> AuditResult:
     """Attack what a site gave last.
 
     That they are its people is proved first, by the receipt kept at home and the commitment in
@@ -181,7 +181,7 @@ def audit_release(model: Releases, asked: AuditTarget) -> AuditResult:
     model.require_two_classes("attacks of an audit are")
     record, features, y = given_people(model, asked)
     start = model.start.space
-    if isinstance(record, Release):
+    if isinstance(record, Contribution):
         require_numbers(model, record, vector.contribution_rows(start, features, y))
     plan = replace(PLAN, seed=asked.plan.seed)
     found = audit_people(start, features, y, *record.budget, plan)
@@ -195,10 +195,10 @@ def audit_release(model: Releases, asked: AuditTarget) -> AuditResult:
 
 
 def given_people(
-    model: Releases, asked: AuditTarget
-) -> tuple[Spending, np.ndarray, np.ndarray]:
+    model: ContributionModel, asked: AuditTarget
+) -> tuple[Charged, np.ndarray, np.ndarray]:
     """The site's last record; its people in its order: features (n, p), diagnoses."""
-    given = {record.site: record for record in model.exchange.of(Spending)}
+    given = {record.site: record for record in model.exchange.of(Charged)}
     require_given(tuple(given), asked.site)
     record = given[asked.site]
     mine = asked.people.select_sites([asked.site])
@@ -208,7 +208,9 @@ def given_people(
     return record, features[places], mine.y[places]
 
 
-def require_numbers(model: Releases, release: Release, rows: np.ndarray) -> None:
+def require_numbers(
+    model: ContributionModel, release: Contribution, rows: np.ndarray
+) -> None:
     """Refuse where the released numbers cannot be these people's sum plus the stated noise.
 
     The receipt proves people, scans and diagnoses, not covariates: others would be attacked in

@@ -20,12 +20,18 @@ from fcforge.data.cohort import Cohort
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.aggregation.rounds import NUMBERS
 from fcforge_consortium.base_model import record as public_start
-from fcforge_consortium.base_model.record import PublicStart
+from fcforge_consortium.base_model.record import PublicBaseModel
 from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.model import Covariates, Model, Scores
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Signer
-from fcforge_consortium.records.kinds import Half, Noisy, Promised, Release, Spending
+from fcforge_consortium.records.kinds import (
+    AggregateShare,
+    Budgeted,
+    Charged,
+    Contribution,
+    NoisyVector,
+)
 
 if TYPE_CHECKING:
     from fcforge.evaluation.attribution import ScoredModel
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
 
 
-class Given(NamedTuple):
+class Summand(NamedTuple):
     """Something that counts toward the head: a release, or the sum of a round.
 
     Attributes
@@ -53,7 +59,7 @@ class Given(NamedTuple):
     variance: Fraction
 
 
-class Releases(Model):
+class ContributionModel(Model):
     """A start with everything that hospitals gave around it.
 
     Parameters
@@ -68,9 +74,9 @@ class Releases(Model):
 
     # -- what it is --------------------------------------------------------------------------------
     @cached_property
-    def start(self) -> PublicStart:
+    def start(self) -> PublicBaseModel:
         """The start, its claims checked."""
-        return public_start.read_start(self.exchange)
+        return public_start.read_base_model(self.exchange)
 
     @property
     def n_rois(self) -> int:
@@ -106,19 +112,19 @@ class Releases(Model):
 
     # -- what was given ----------------------------------------------------------------------------
     @cached_property
-    def given(self) -> tuple[Given, ...]:
+    def given(self) -> tuple[Summand, ...]:
         """Releases and sums of rounds, every number read from the file."""
         found = []
-        for release in self.exchange.of(Release):
+        for release in self.exchange.of(Contribution):
             numbers = self.read_numbers(release)
             variance = Fraction(release.variance)
-            found.append(Given(release.site, (release.site,), numbers, variance))
+            found.append(Summand(release.site, (release.site,), numbers, variance))
         for closed in [one for one in self.rounds if one.closed]:
             words = [self.read_numbers(half) for half in closed.halves]
             numbers = rounds.signed_numbers(rounds.added(words))
             variance = sum((Fraction(h.variance) for h in closed.halves), Fraction())
             name = f"round {closed.name}"
-            found.append(Given(name, closed.hospitals, numbers, variance))
+            found.append(Summand(name, closed.hospitals, numbers, variance))
         return tuple(found)
 
     @cached_property
@@ -136,14 +142,14 @@ class Releases(Model):
         """What one unit is worth: a millionth of the clip."""
         return self.start.space.grid
 
-    def spent(self, record: Spending) -> tuple[float, float]:
+    def spent(self, record: Charged) -> tuple[float, float]:
         """Epsilon and delta of one of its people at most, every publication of a round counted."""
         often = [one.halves[0].times for one in self.rounds if record.id in one.notices]
         return rounds.spent_with(record, *often)
 
-    def read_numbers(self, record: Noisy) -> np.ndarray:
+    def read_numbers(self, record: NoisyVector) -> np.ndarray:
         """The numbers (m,) of a release, or the words of a half; `ExchangeError` for others."""
-        kind = "uint64" if isinstance(record, Half) else "int64"
+        kind = "uint64" if isinstance(record, AggregateShare) else "int64"
         arrays = self.exchange.arrays(record)
         shapes = {name: (a.shape, str(a.dtype)) for name, a in arrays.items()}
         if shapes != {NUMBERS: ((self.size,), kind)}:
@@ -153,7 +159,7 @@ class Releases(Model):
             )
         return arrays[NUMBERS]
 
-    def head_count(self, given: Given) -> tuple[float, float]:
+    def head_count(self, given: Summand) -> tuple[float, float]:
         """About how many people something is of, and the standard deviation of that."""
         uncertain = math.sqrt(given.variance) / vector.COUNT
         return int(given.numbers[-1]) / vector.COUNT, uncertain
@@ -199,20 +205,20 @@ class Releases(Model):
     def check(self) -> None:
         """Start, budgets, noise and counts are what they claim to be."""
         _ = self.start
-        for record in self.exchange.of(Promised):
+        for record in self.exchange.of(Budgeted):
             with at(f"the {record.title}", kind=ExchangeError):
                 self.check_budget(record)
-                if isinstance(record, Noisy):
+                if isinstance(record, NoisyVector):
                     self.check_noise(record)
         for given in self.given:
             with at(f"what '{given.name}' gave"):
                 self.check_possible(given)
 
-    def check_budget(self, record: Promised) -> None:
+    def check_budget(self, record: Budgeted) -> None:
         """Raise for what the policy lets nobody spend, or less than this costs its people."""
         exact = record.mechanism == "none"
         budgets = [(record.epsilon, record.delta)]
-        if isinstance(record, Spending):
+        if isinstance(record, Charged):
             budgets.append((record.spent_epsilon, record.spent_delta))
         for epsilon, delta in budgets:
             if exact and (epsilon or delta):
@@ -223,7 +229,7 @@ class Releases(Model):
                 raise ExchangeError(f"says that {said}, less than it costs them.")
         vector.noise_units(*record.budget)  # raises where there can be no such noise
 
-    def check_noise(self, record: Noisy) -> None:
+    def check_noise(self, record: NoisyVector) -> None:
         """Raise `ExchangeError` unless numbers, noise, grid and budget fit each other."""
         self.read_numbers(record)
         wanted = vector.noise_units(*record.budget)
@@ -235,7 +241,7 @@ class Releases(Model):
                 do="Its budget is not what it says; ask the hospital for a new release.",
             )
 
-    def check_possible(self, given: Given) -> None:
+    def check_possible(self, given: Summand) -> None:
         """Refuse sums that no group of people within the policy can give."""
         policy = self.exchange.root.policy
         people, uncertain = self.head_count(given)
@@ -297,12 +303,12 @@ class Releases(Model):
                 odds[i] = np.nan
         return Scores(odds, strange, tuple(why))
 
-    def baselines(self) -> Mapping[str, "Releases"]:
+    def baselines(self) -> Mapping[str, "ContributionModel"]:
         """The public head, beside which what hospitals gave must show its worth."""
         if not self.given:
             return {}
         alone = Exchange(self.exchange.root, (), self.exchange.payloads)
-        return {"public head alone": Releases(alone)}
+        return {"public head alone": ContributionModel(alone)}
 
     def reference(self) -> tuple[np.ndarray, str]:
         """The scan (R, R) that others are explained against, and who it is."""
@@ -370,10 +376,10 @@ class Releases(Model):
         return (f"{said} (first: {public[0]}): too good to be true.",)
 
 
-def contributions_of(exchange: Exchange) -> Releases:
+def contributions_of(exchange: Exchange) -> ContributionModel:
     """Return the model of a file with a base model; raise `ConfigError` for a chain."""
     model = exchange.model
-    if not isinstance(model, Releases):
+    if not isinstance(model, ContributionModel):
         do = (
             "Use `fcforge consortium chain continue`, or name a file with a base model."
         )

@@ -20,7 +20,9 @@ from fcforge.evaluation.explanation import Explanation, explain_model
 from fcforge.evaluation.resampling import measure
 from fcforge.imaging.atlas import Atlas
 from fcforge_consortium.base_model.quality import answers_of, probability, truth_of
-from fcforge_consortium.ledger.ledger import PrivateRecord, Threshold, people_in
+from fcforge_consortium.ledger.ledger import Ledger
+from fcforge_consortium.ledger.people import people_in
+from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.records.exchange import Exchange
 
 UNUSABLE = "cannot be used"
@@ -255,7 +257,7 @@ class Evaluation:
 
 
 def evaluate(
-    exchange: Exchange, cohort: Cohort, private: PrivateRecord | None = None
+    exchange: Exchange, cohort: Cohort, private: Ledger | None = None
 ) -> Evaluation:
     """Evaluate an exchange on people whose diagnoses are known; nothing is learned or written.
 

@@ -11,25 +11,21 @@ from fcforge.data.cohort import Cohort
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.base_model.quality import quality, require_labels
 from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.ledger.ledger import (
-    PrivateRecord,
-    Receipt,
-    Spent,
-    Threshold,
-    people_in,
-    same_people,
-)
+from fcforge_consortium.ledger.entries import LedgerEntry, Spent
+from fcforge_consortium.ledger.ledger import Ledger
+from fcforge_consortium.ledger.people import people_in, same_people
+from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records import schema
 from fcforge_consortium.records.archive import save_arrays
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.keys import Signer
-from fcforge_consortium.records.kinds import Notice, Release, Spending
-from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.records.kinds import Charged, Contribution, Notice
+from fcforge_consortium.records.names import site_name
 from fcforge_consortium.step_result import StepResult
 
 if TYPE_CHECKING:
-    from fcforge_consortium.contributions.model import Releases
+    from fcforge_consortium.contributions.model import ContributionModel
     from fcforge_consortium.options import ContributeRequest
 
 
@@ -47,9 +43,9 @@ def asked_budget(request: "ContributeRequest") -> tuple[float | None, float]:
 
 
 def learn(
-    model: "Releases",
+    model: "ContributionModel",
     people: Cohort,
-    private: PrivateRecord,
+    private: Ledger,
     asked: "ContributeRequest",
     key: Signer,
     tick: Any = None,
@@ -69,12 +65,12 @@ def learn(
 
 
 def _charged(
-    model: "Releases",
+    model: "ContributionModel",
     people: Cohort,
-    private: PrivateRecord,
+    private: Ledger,
     asked: "ContributeRequest",
     budget: tuple[float | None, float],
-) -> tuple[Receipt, Spent]:
+) -> tuple[LedgerEntry, Spent]:
     """The receipt of these people, and what one of them will have spent at most."""
     policy = model.exchange.root.policy
     policy.require_people(len(people))
@@ -90,7 +86,7 @@ def _charged(
     times = rounds.times_published(model.exchange, private.receipts)
     spent = private.require_room(who, *budget, policy, again=asked.again, times=times)
     earlier = [r.number for r in private.receipts if r.site == asked.site]
-    receipt = Receipt(
+    receipt = LedgerEntry(
         site=asked.site,
         number=1 + max(earlier, default=0),
         people=who,
@@ -102,8 +98,12 @@ def _charged(
 
 
 def _given(
-    model: "Releases", numbers: np.ndarray, receipt: Receipt, spent: Spent, key: Signer
-) -> tuple[Spending, dict[str, bytes], dict[str, bytes]]:
+    model: "ContributionModel",
+    numbers: np.ndarray,
+    receipt: LedgerEntry,
+    spent: Spent,
+    key: Signer,
+) -> tuple[Charged, dict[str, bytes], dict[str, bytes]]:
     """The record of what is given, its arrays by hash, and the shares of keepers by name.
 
     A release has secret noise; of a round there are shares alone, and the keepers add theirs.
@@ -117,9 +117,9 @@ def _given(
     data = save_arrays({rounds.NUMBERS: numbers})
     place = (receipt.site, receipt.number, (model.exchange.root.id,), key)
     release = records.make(
-        Release,
+        Contribution,
         *place,
-        payload=schema.sha256(data),
+        payload=sha256(data),
         grid=model.grid,
         variance=str(sigma**2),
         **receipt.said(spent),
@@ -128,7 +128,7 @@ def _given(
 
 
 # -- who the people are ----------------------------------------------------------------------------
-def own_features(model: "Releases", people: Cohort) -> np.ndarray:
+def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
     """Features (n, p) of people who fit the start; else `DataError`."""
     every = people.target.kind != "more classes"  # else a hospital may lack one
     require_valid(people, n_rois=model.n_rois, to_split=every)
@@ -148,7 +148,7 @@ def own_features(model: "Releases", people: Cohort) -> np.ndarray:
     return x
 
 
-def _require_known(model: "Releases", site: str, private: PrivateRecord) -> None:
+def _require_known(model: "ContributionModel", site: str, private: Ledger) -> None:
     """Refuse where the exchange holds something of the site that its private record lacks."""
     known = {receipt.commitment for receipt in private.receipts}
     for record in model.exchange.records:
@@ -162,7 +162,7 @@ def _require_known(model: "Releases", site: str, private: PrivateRecord) -> None
 
 # -- the own threshold -----------------------------------------------------------------------------
 def own_threshold(
-    model: "Releases", people: Cohort, site: str, private: PrivateRecord
+    model: "ContributionModel", people: Cohort, site: str, private: Ledger
 ) -> Threshold:
     """Fitted on log odds of each person by the head without that person's own contributions.
 
@@ -179,7 +179,7 @@ def own_threshold(
             do="Give the one that `fcforge consortium contribute` wrote for this site.",
         )
     x = own_features(model, people)
-    here = {release.commitment for release in model.exchange.of(Release)}
+    here = {release.commitment for release in model.exchange.of(Contribution)}
     summed = {one for r in model.rounds if r.closed for one in r.notices}
     here |= {n.commitment for n in model.exchange.of(Notice) if n.id in summed}
     who = people_in(people)

@@ -3,20 +3,21 @@
 from typing import Any
 
 from fcforge_consortium.aggregation.aggregators import (
-    Kept,
+    Aggregated,
     Noise,
     RoundList,
-    keep,
+    aggregate,
     own_card,
 )
 from fcforge_consortium.aggregation.rounds import read_share
 from fcforge_consortium.contributions.vectors import noise_units
 from fcforge_consortium.options import AggregateRequest
 from fcforge_consortium.records import archive, exchange
-from fcforge_consortium.records.keys import Trust, read_private
+from fcforge_consortium.records.keys import read_private
+from fcforge_consortium.records.trust import Trust
 
 
-def aggregate_files(request: AggregateRequest) -> Kept:
+def aggregate_files(request: AggregateRequest) -> Aggregated:
     """Add the shares of a round; write the aggregate share and its entry in the list of rounds.
 
     Either both are written or neither.
@@ -31,7 +32,7 @@ def aggregate_files(request: AggregateRequest) -> Kept:
     epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
     noise = Noise(noise_units(epsilon, delta), model.grid, model.size)
     with RoundList.open(request.rounds or f"{request.key}.rounds") as published:
-        kept = keep(opened, shares, key, noise, published, again=request.again)
+        kept = aggregate(opened, shares, key, noise, published, again=request.again)
         exchange.require_trusted(kept.exchange.everything, trust)
         published.publish(kept.line, {request.out: archive.pack(kept.contents)})
     return kept

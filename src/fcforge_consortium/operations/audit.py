@@ -16,12 +16,12 @@ from fcforge_consortium.chains.audit import audit_chain
 from fcforge_consortium.chains.chain import chain_of
 from fcforge_consortium.contributions.audit import audit_release
 from fcforge_consortium.contributions.model import contributions_of
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.people import ledger_of, people_for
 from fcforge_consortium.options import AuditRequest
 from fcforge_consortium.records import exchange
-from fcforge_consortium.records.keys import Trust
-from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.records.names import site_name
+from fcforge_consortium.records.trust import Trust
 
 
 def audit_file(request: AuditRequest) -> AuditResult:
@@ -45,7 +45,7 @@ def audit_file(request: AuditRequest) -> AuditResult:
     target = AuditTarget(
         site=site,
         people=people_for(opened, request, site),
-        private=PrivateRecord.read(ledger_of(request)),
+        private=Ledger.read(ledger_of(request)),
         plan=AuditPlan(seed=request.seed),
         reference=_reference(request, request.reference),
     )

@@ -11,7 +11,7 @@ from fcforge.core.settings import override_only
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import dataset_of, load_dataset
 from fcforge_consortium.aggregation.aggregators import read_card
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.operations.published import published_people
 from fcforge_consortium.options import BaseModelRequest
 from fcforge_consortium.privacy.noise import DELTA, EPSILON, check_budget
@@ -19,7 +19,7 @@ from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import read_signer
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
 
 
 def write_base_model(request: BaseModelRequest) -> Exchange:
@@ -56,7 +56,7 @@ def write_base_model(request: BaseModelRequest) -> Exchange:
     cohort = _public_people(request, given["dataset"])
     key = read_signer(request.sign)
     removed = listed(request.remove)
-    made = make_public(cohort, removed, given["start"], policy, key, plan)
+    made = make_base_model(cohort, removed, given["start"], policy, key, plan)
     exchange.save(made, request.out)
     return made
 

@@ -9,7 +9,7 @@ from fcforge.data.checks import data_warnings
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people
 from fcforge_consortium.chains.chain import begin, chain_of
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.model import Tick
 from fcforge_consortium.operations.people import (
     ledger_of,
@@ -21,8 +21,9 @@ from fcforge_consortium.operations.people import (
 from fcforge_consortium.options import ChainBeginRequest, ChainContinueRequest
 from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.keys import Signer, Trust, read_signer
-from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.records.keys import Signer, read_signer
+from fcforge_consortium.records.names import site_name
+from fcforge_consortium.records.trust import Trust
 from fcforge_consortium.step_result import StepResult
 
 
@@ -101,7 +102,7 @@ def _train(
     """Train one hospital's step and write its ledger entry, then the file."""
     for text in data_warnings(people):
         warn(text)
-    with PrivateRecord.open(ledger_of(request)) as ledger:
+    with Ledger.open(ledger_of(request)) as ledger:
         done = chain_of(before).learn(people, request, key, tick)
         data = exchange.packed(done.exchange, request.out, done.new)
         ledger.publish(done.receipt, {request.out: data})

@@ -10,7 +10,7 @@ from fcforge.core.errors import at
 from fcforge.data.checks import data_warnings
 from fcforge_consortium.contributions.model import contributions_of
 from fcforge_consortium.contributions.step import learn
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.people import (
     ledger_of,
     no_report,
@@ -20,8 +20,9 @@ from fcforge_consortium.operations.people import (
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.keys import Trust, read_signer
-from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.records.keys import read_signer
+from fcforge_consortium.records.names import site_name
+from fcforge_consortium.records.trust import Trust
 from fcforge_consortium.step_result import StepResult
 
 
@@ -62,7 +63,7 @@ def contribute(
     agree(before)
     for text in data_warnings(people):
         warn(text)
-    with PrivateRecord.open(ledger_of(request)) as ledger:
+    with Ledger.open(ledger_of(request)) as ledger:
         done = learn(model, people, ledger, request, key)
         ledger.publish(done.receipt, _outgoing_files(request, done))
     return done

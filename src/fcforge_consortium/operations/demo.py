@@ -13,8 +13,8 @@ from fcforge.core.spec import Conditions
 from fcforge.data.cohort import Cohort, write_people
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import split_cohort
-from fcforge_consortium.aggregation.aggregators import CARD, write_keeper
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.aggregation.aggregators import CARD, write_aggregator
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.contributions import prediction
 from fcforge_consortium.operations.aggregate import aggregate_files
 from fcforge_consortium.operations.base_model import write_base_model
@@ -99,7 +99,7 @@ def _evaluate(
 ) -> dict[str, Estimate]:
     """Return the AUROC of the models before and after the round, and of one on everybody."""
     rows = prediction.evaluate(merged, tested).rows
-    pooled = prediction.evaluate(make_public(everybody), tested).rows
+    pooled = prediction.evaluate(make_base_model(everybody), tested).rows
     return {
         "base model alone": rows["public head alone"]["auroc"],
         f"after the round, epsilon {EPSILON:g}": rows["exchange"]["auroc"],
@@ -120,7 +120,7 @@ def _write_base_model(folder: Path, public: Cohort, people: int) -> Path:
     cards = []
     for name in AGGREGATORS:
         place = folder / name
-        write_keeper(place, name)
+        write_aggregator(place, name)
         cards.append(Path(f"{place}{CARD}"))
     out = folder / "base.fcx"
     write_base_model(

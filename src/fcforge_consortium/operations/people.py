@@ -5,7 +5,7 @@ from typing import Any
 from fcforge.core.errors import ConfigError
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people
-from fcforge_consortium.ledger.ledger import default_place
+from fcforge_consortium.ledger.ledger import default_ledger
 from fcforge_consortium.options import (
     AuditRequest,
     ContinueRequest,
@@ -25,7 +25,7 @@ def no_tick(done: int, total: int, what: str) -> None:
 
 def ledger_of(request: SiteRequest | AuditRequest) -> Any:
     """Return the path of a hospital's ledger: as requested, or beside its data."""
-    return request.ledger or default_place(request.data)
+    return request.ledger or default_ledger(request.data)
 
 
 def require_signed_step(request: ContinueRequest) -> None:

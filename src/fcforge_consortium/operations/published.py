@@ -17,10 +17,10 @@ from fcforge.core.names import look_up
 from fcforge.data.abide import PUBLISHED, DownloadError, rebuild, subjects_sha256
 from fcforge.data.checks import without_duplicates
 from fcforge.data.folder import load_folder
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.records import exchange
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
 
 
 class Source(NamedTuple):
@@ -142,7 +142,7 @@ def published_base_model(
         _require_published(name, root.people_sha256, ids, place)
     else:
         cohort = load_folder(published_people(name))
-        opened = make_public(cohort, policy=POLICY, plan=records.Plan(epsilon=None))
+        opened = make_base_model(cohort, policy=POLICY, plan=records.Plan(epsilon=None))
         exchange.save(opened, place)
     one_file = "all hospitals of a consortium use one file and compare its id."
     if not source.arrays:

@@ -8,9 +8,10 @@ from fcforge_consortium.operations.people import no_report
 from fcforge_consortium.options import MergeRequest, RotateRequest, WithdrawRequest
 from fcforge_consortium.records import exchange
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.keys import Trust, read_private, read_signer
+from fcforge_consortium.records.keys import read_private, read_signer
 from fcforge_consortium.records.kinds import Rotation, Withdrawal
-from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.records.names import site_name
+from fcforge_consortium.records.trust import Trust
 
 
 def merge_files(request: MergeRequest) -> Exchange:

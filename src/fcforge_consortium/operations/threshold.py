@@ -3,12 +3,13 @@
 from fcforge.core.errors import ConfigError
 from fcforge_consortium.contributions.model import contributions_of
 from fcforge_consortium.contributions.step import own_threshold
-from fcforge_consortium.ledger.ledger import PrivateRecord, Threshold
+from fcforge_consortium.ledger.ledger import Ledger
+from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.operations.people import people_for
 from fcforge_consortium.options import ThresholdRequest
 from fcforge_consortium.records import exchange
-from fcforge_consortium.records.keys import Trust
-from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.records.names import site_name
+from fcforge_consortium.records.trust import Trust
 
 
 def fit_threshold(request: ThresholdRequest) -> Threshold:
@@ -24,8 +25,8 @@ def fit_threshold(request: ThresholdRequest) -> Threshold:
         )
     name = site_name(request.site)
     people = people_for(opened, request, name)
-    PrivateRecord.read(request.ledger)  # a new one would know nobody
-    with PrivateRecord.open(request.ledger) as ledger:
+    Ledger.read(request.ledger)  # a new one would know nobody
+    with Ledger.open(request.ledger) as ledger:
         threshold = own_threshold(contributions_of(opened), people, name, ledger)
         ledger.append(threshold)
     return threshold

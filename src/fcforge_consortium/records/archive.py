@@ -25,7 +25,7 @@ import numpy as np
 
 from fcforge.core.errors import ExchangeError, at
 from fcforge.core.files import read_plain, write_bytes
-from fcforge_consortium.records import schema
+from fcforge_consortium.records.canonical import canonical, sha256
 from fcforge_consortium.records.kinds import Record, read_record
 
 FORMAT = "fcforge-exchange"
@@ -70,13 +70,13 @@ def pack(contents: Contents) -> bytes:
     parts = {RECORDS: lines}
     for digest, data in sorted(contents.payloads.items()):
         parts[f"{FOLDER}{digest}{SUFFIX}"] = data
-    sums = {name: schema.sha256(data) for name, data in parts.items()}
+    sums = {name: sha256(data) for name, data in parts.items()}
     manifest = {"format": FORMAT, "version": VERSION, "parts": sums}
     total = sum(len(part) for part in parts.values())
     if total > MAX_BYTES:
         what = f"would be {total} bytes, more than the {MAX_BYTES} a file may have."
         raise ExchangeError(what, do="Choose a smaller model or memory.")
-    return _zipped({MANIFEST: schema.canonical(manifest), **parts})
+    return _zipped({MANIFEST: canonical(manifest), **parts})
 
 
 def _zipped(parts: Mapping[str, bytes]) -> bytes:
@@ -111,7 +111,7 @@ def unpack(data: bytes) -> Contents:
     found = Contents(records, {Path(name).stem: parts[name] for name in parts})
     named = {record.payload for record in records}
     for digest, part in found.payloads.items():
-        if schema.sha256(part) != digest or digest not in named:
+        if sha256(part) != digest or digest not in named:
             raise ExchangeError(f"the arrays {digest[:16]!r} are not of its records.")
     if pack(found) != data:
         raise ExchangeError("holds something other than its records and their arrays.")

@@ -17,20 +17,22 @@ import numpy as np
 from fcforge.core.errors import DataError, ExchangeError, at
 from fcforge.data.scan_checks import wrong_rois
 from fcforge_consortium.model import Model
-from fcforge_consortium.records import archive, schema
+from fcforge_consortium.records import archive
 from fcforge_consortium.records.archive import Contents, in_order, load_arrays
-from fcforge_consortium.records.keys import PrivateKey, Signer, Trust, public_hex
+from fcforge_consortium.records.canonical import canonical, sha256
+from fcforge_consortium.records.keys import PrivateKey, Signer, public_hex
 from fcforge_consortium.records.kinds import (
     ASK,
+    Charged,
     Record,
     Rotation,
-    Spending,
-    Taken,
     Withdrawal,
+    Withdrawn,
     agreement,
     make,
 )
-from fcforge_consortium.records.schema import require_distinct
+from fcforge_consortium.records.names import require_distinct
+from fcforge_consortium.records.trust import Trust
 
 if TYPE_CHECKING:
     from fcforge.data.cohort import Cohort
@@ -66,7 +68,7 @@ class Exchange:
     def id(self) -> str:
         """SHA-256 over all record ids: names this state of the exchange."""
         ids = sorted(record.id for record in self.everything)
-        return schema.sha256(schema.canonical(ids))
+        return sha256(canonical(ids))
 
     @property
     def everything(self) -> tuple[Record, ...]:
@@ -132,16 +134,17 @@ class Exchange:
 
     def withdrawn(self, site: str, key: Signer = None) -> Self:
         """The exchange as if `site` had given nothing, with the withdrawal on record."""
-        mine = self.of(Spending, site)
+        mine = self.of(Charged, site)
         if not mine:
-            known = sorted({r.site for r in self.of(Spending)})
+            known = sorted({r.site for r in self.of(Charged)})
             raise ExchangeError(
                 f"there is nothing of site '{site}' that could be withdrawn.",
                 do=f"Sites with something: {', '.join(known) or 'none'}. A step of a chain cannot "
                 "be undone; begin the chain anew without it.",
             )
         takes = [
-            Taken(kind=r.kind, number=r.number, commitment=r.commitment) for r in mine
+            Withdrawn(kind=r.kind, number=r.number, commitment=r.commitment)
+            for r in mine
         ]
         gone = taken_back(self.records, [(site, one) for one in takes])
         lost = tuple(sorted(gone))
@@ -222,7 +225,7 @@ class Exchange:
 
 # -- rules of a set of records, whatever they make: the model has rules of its own ---------------
 def taken_back(
-    records: Iterable[Record], also: Iterable[tuple[str, Taken]] = ()
+    records: Iterable[Record], also: Iterable[tuple[str, Withdrawn]] = ()
 ) -> set[str]:
     """Ids of the records that their own authors took back, and of what builds on those.
 

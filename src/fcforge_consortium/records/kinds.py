@@ -17,8 +17,16 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from fcforge import __version__
 from fcforge.core.errors import ExchangeError
-from fcforge_consortium.records import keys, schema
-from fcforge_consortium.records.schema import (
+from fcforge_consortium.records import keys
+from fcforge_consortium.records.canonical import (
+    canonical,
+    now,
+    read_canonical,
+    sha256,
+    to_canonical,
+    validation_message,
+)
+from fcforge_consortium.records.fields import (
     Budget,
     Closed,
     Count,
@@ -26,7 +34,6 @@ from fcforge_consortium.records.schema import (
     Name,
     NotNegative,
     Number,
-    Policy,
     Positive,
     PublicKey,
     Rational,
@@ -39,6 +46,8 @@ from fcforge_consortium.records.schema import (
     Time,
     Version,
 )
+from fcforge_consortium.records.policy import Policy
+from fcforge_consortium.records.signatures import fits
 
 CONTEXT = b"fcforge exchange 4\n"  # a signature for a record is valid for nothing else
 ASK = "Nothing of it was used; ask its author for the record again."
@@ -87,17 +96,17 @@ class Record(Closed):
     @cached_property
     def content(self) -> bytes:
         """What its author signs: all of it but the signature."""
-        return CONTEXT + schema.canonical(self.model_dump(exclude={"signature"}))
+        return CONTEXT + canonical(self.model_dump(exclude={"signature"}))
 
     @cached_property
     def id(self) -> str:
         """SHA-256 of the content: the record's name."""
-        return schema.sha256(self.content)
+        return sha256(self.content)
 
     @cached_property
     def line(self) -> bytes:
         """The record as it stands in a file."""
-        return schema.written(self)
+        return to_canonical(self)
 
     @property
     def title(self) -> str:
@@ -141,7 +150,7 @@ class Record(Closed):
             return "names a parent twice"
         if bool(self.key) != bool(self.signature):
             return "was stripped of its signature"
-        if self.key and not schema.fits(self.key, self.signature, self.content):
+        if self.key and not fits(self.key, self.signature, self.content):
             return "has a signature that does not fit: changed, or signed by another"
         return ""
 
@@ -171,18 +180,18 @@ def make(
         "site": site,
         "number": number,
         "parents": tuple(parents),
-        "time": schema.now(),
+        "time": now(),
         "fcforge": __version__,
     }
     try:
         return kind(**said, **content).signed(key).checked()
     except ValidationError as error:
-        what = f"a {kind.__name__.lower()} of '{site}' {schema.said(error)}."
+        what = f"a {kind.__name__.lower()} of '{site}' {validation_message(error)}."
         raise ExchangeError(what) from error
 
 
 # -- roots ---------------------------------------------------------------------------------------
-class StartLimits(Closed):
+class BaseModelLimits(Closed):
     """How far out, and how unlike the public mean, a scan or a site may be."""
 
     size: Positive
@@ -190,7 +199,7 @@ class StartLimits(Closed):
     site: Annotated[float, Field(gt=-1, lt=1)]
 
 
-class Expected(Closed):
+class ExpectedQuality(Closed):
     """How good the public head is at a public site it has not seen: estimates with intervals.
 
     `number` holds those of a number: r2, mae, spearman.
@@ -221,7 +230,7 @@ class Plan(Closed):
     epsilon: Positive | None = 1.0
 
 
-class WorthRow(Closed):
+class ExpectedGainRow(Closed):
     """What one way of giving would add to the AUROC of the public head, with standard error."""
 
     epsilon: Positive | None
@@ -230,7 +239,7 @@ class WorthRow(Closed):
     error: NotNegative
 
 
-class Worth(Closed):
+class ExpectedGain(Closed):
     """What is expected of the plan, from the public people alone.
 
     Attributes
@@ -244,10 +253,10 @@ class Worth(Closed):
 
     public: Share
     pooled: Number
-    rows: tuple[WorthRow, ...]
+    rows: tuple[ExpectedGainRow, ...]
 
 
-class Start(Record):
+class BaseModelRecord(Record):
     """A public start: who the public people are, what is expected of a scan, and the policy.
 
     Attributes
@@ -289,10 +298,10 @@ class Start(Record):
     removes: tuple[Name, ...]
     ranges: dict[Name, tuple[Number, Number]]
     settings: dict[Name, int | Number | Name]
-    limits: StartLimits
-    expected: Expected
+    limits: BaseModelLimits
+    expected: ExpectedQuality
     plan: Plan = Plan()
-    worth: Worth | None = None
+    worth: ExpectedGain | None = None
     policy: Policy
 
     def hopeless(self, epsilon: float | None, keepers: bool) -> str:
@@ -327,7 +336,7 @@ class Chain(Record):
 
 
 # -- what hospitals give ---------------------------------------------------------------------------
-class Promised(Record):
+class Budgeted(Record):
     """What has noise for a budget of each person in it.
 
     Attributes
@@ -350,7 +359,7 @@ class Promised(Record):
         return None if self.mechanism == "none" else self.epsilon, self.delta
 
 
-class Spending(Promised):
+class Charged(Budgeted):
     """What costs a hospital's people something.
 
     Attributes
@@ -366,7 +375,7 @@ class Spending(Promised):
     commitment: Sha256
 
 
-class Noisy(Promised):
+class NoisyVector(Budgeted):
     """What holds a vector of whole numbers.
 
     Attributes
@@ -383,7 +392,7 @@ class Noisy(Promised):
     variance: Rational
 
 
-class Release(Spending, Noisy):
+class Contribution(Charged, NoisyVector):
     """What one hospital gives around a start: a vector of whole numbers, and how it was made."""
 
     kind: Literal["release"] = "release"
@@ -453,7 +462,7 @@ class GivenShare(Closed):
     sha256: Sha256
 
 
-class Notice(Spending):
+class Notice(Charged):
     """A hospital's notice of what it gave to a round; it says no count of people.
 
     The budget is what is planned for the round's sum.
@@ -470,7 +479,7 @@ class Notice(Spending):
     shares: Annotated[tuple[GivenShare, ...], Field(min_length=2, max_length=2)]
 
 
-class Added(Closed):
+class RoundMember(Closed):
     """A hospital in a keeper's half: its notice and the share that was added."""
 
     site: SiteName
@@ -478,7 +487,7 @@ class Added(Closed):
     share: Sha256
 
 
-class Half(Noisy):
+class AggregateShare(NoisyVector):
     """What one keeper publishes of a round: the sum of its shares with its own noise.
 
     Attributes
@@ -494,7 +503,7 @@ class Half(Noisy):
 
     kind: Literal["half"] = "half"
     round: SiteName
-    hospitals: Annotated[tuple[Added, ...], Field(min_length=2)]
+    hospitals: Annotated[tuple[RoundMember, ...], Field(min_length=2)]
     times: Size
 
     @property
@@ -504,7 +513,7 @@ class Half(Noisy):
 
 
 # -- withdrawals and rotations -----------------------------------------------------------------------
-class Taken(Closed):
+class Withdrawn(Closed):
     """What is taken back, by content: no respelling of a record escapes it."""
 
     kind: Annotated[str, Field(pattern="^(release|notice)$")]
@@ -525,7 +534,7 @@ class Withdrawal(Record):
     limit: ClassVar[int] = 256 << 10
 
     kind: Literal["withdrawal"] = "withdrawal"
-    takes: Annotated[tuple[Taken, ...], Field(min_length=1)]
+    takes: Annotated[tuple[Withdrawn, ...], Field(min_length=1)]
     gone: tuple[Sha256, ...]
 
 
@@ -555,19 +564,26 @@ class Rotation(Record):
     def fault(self) -> str:
         """Also: it is signed, and the new key agrees."""
         agreed = agreement(self.site, self.key, self.vouches)
-        if not self.key or not schema.fits(self.new_key, self.proof, agreed):
+        if not self.key or not fits(self.new_key, self.proof, agreed):
             return "is not signed by both keys"
         return super().fault
 
 
 def agreement(site: str, old_key: str, vouches: Iterable[str]) -> bytes:
     """What a new key signs: that it speaks for a site after its old key, and what stands."""
-    return CONTEXT + schema.canonical(["rotation", site, old_key, *vouches])
+    return CONTEXT + canonical(["rotation", site, old_key, *vouches])
 
 
 ANY: TypeAdapter[Any] = TypeAdapter(
     Annotated[
-        Start | Chain | Release | Step | Notice | Half | Withdrawal | Rotation,
+        BaseModelRecord
+        | Chain
+        | Contribution
+        | Step
+        | Notice
+        | AggregateShare
+        | Withdrawal
+        | Rotation,
         Field(discriminator="kind"),
     ]
 )
@@ -577,4 +593,4 @@ def read_record(line: bytes, what: str = "the record") -> Any:
     """A record from its canonical line, everything checked that it says of itself."""
     if len(line) > LONGEST:
         raise ExchangeError(f"{what} has {len(line)} bytes: too many.", do=ASK)
-    return schema.read(ANY, line, what).checked()
+    return read_canonical(ANY, line, what).checked()

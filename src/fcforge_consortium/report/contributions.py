@@ -3,12 +3,17 @@
 from fcforge.core.formatting import percent, some
 from fcforge.evaluation.metrics import METRICS
 from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.model import Releases
+from fcforge_consortium.contributions.model import ContributionModel
 from fcforge_consortium.contributions.step import asked_budget
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.privacy.noise import ceiling, ceiling_of, epsilon_of
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.kinds import Expected, Record, Spending, Withdrawal
+from fcforge_consortium.records.kinds import (
+    Charged,
+    ExpectedQuality,
+    Record,
+    Withdrawal,
+)
 from fcforge_consortium.report.description import (
     ATTACKED,
     COMMONEST,
@@ -47,7 +52,7 @@ SETTINGS_WORDS = {
 }
 
 
-def describe_contributions(model: Releases) -> Description:
+def describe_contributions(model: ContributionModel) -> Description:
     """Return the description of a base model with contributions.
 
     Parameters
@@ -60,7 +65,7 @@ def describe_contributions(model: Releases) -> Description:
     """
     exchange = model.exchange
     root = exchange.root
-    given = exchange.of(Spending)
+    given = exchange.of(Charged)
     exact = sorted({record.site for record in given if record.mechanism == "none"})
     patients = f" ({root.patients} patients)" if root.policy.target.classes else ""
     return describe_file(
@@ -81,7 +86,7 @@ def describe_contributions(model: Releases) -> Description:
 
 
 # -- answers ---------------------------------------------------------------------------------------
-def _travels(model: Releases, exact: list[str]) -> Answer:
+def _travels(model: ContributionModel, exact: list[str]) -> Answer:
     """Answer what the file contains.
 
     Parameters
@@ -107,7 +112,7 @@ def _travels(model: Releases, exact: list[str]) -> Answer:
     return Answer(TRAVELS, "alarm" if exact else "good", say, more)
 
 
-def works(expected: Expected) -> Answer:
+def works(expected: ExpectedQuality) -> Answer:
     """Answer how well the base model alone does at public sites that it has not seen.
 
     Parameters
@@ -139,7 +144,7 @@ def works(expected: Expected) -> Answer:
     return Answer(WORKS, "good" if low > line else "warn", say, more)
 
 
-def attacked(model: Releases, exact: list[str]) -> Answer:
+def attacked(model: ContributionModel, exact: list[str]) -> Answer:
     """Answer how often any attack can be right: the bound of differential privacy.
 
     Parameters
@@ -153,7 +158,7 @@ def attacked(model: Releases, exact: list[str]) -> Answer:
     if exact:
         say = f"Nothing is promised at {', '.join(exact)}: the numbers are exact."
         return Answer(ATTACKED, "alarm", say, ("Treat this file as patient data.",))
-    worst = max(model.exchange.of(Spending), key=model.spent)
+    worst = max(model.exchange.of(Charged), key=model.spent)
     epsilon, delta = model.spent(worst)
     bound = ceiling_of(epsilon, delta)
     replaced = vector.noise_units(epsilon, delta) / vector.REPLACED
@@ -174,7 +179,7 @@ def attacked(model: Releases, exact: list[str]) -> Answer:
 
 
 # -- tables ----------------------------------------------------------------------------------------
-def _hospitals(model: Releases) -> PlainTable:
+def _hospitals(model: ContributionModel) -> PlainTable:
     """Return one row per hospital or round: people, and how far it moves the model."""
     moved = model.influence()
     outliers = model.outliers()
@@ -198,7 +203,7 @@ def _hospitals(model: Releases) -> PlainTable:
     )
 
 
-def _expected_gain(model: Releases) -> list[PlainTable]:
+def _expected_gain(model: ContributionModel) -> list[PlainTable]:
     """Return the table of the plan's expected gain, from public people alone; empty if unknown."""
     plan = model.exchange.root.plan
     expected = model.exchange.root.worth
@@ -223,9 +228,9 @@ def _expected_gain(model: Releases) -> list[PlainTable]:
 
 
 # -- budgets ---------------------------------------------------------------------------------------
-def budget_in_words(model: Releases, record: Record) -> str:
+def budget_in_words(model: ContributionModel, record: Record) -> str:
     """Return the budget of the people behind a record; empty if it has none."""
-    if not isinstance(record, Spending):
+    if not isinstance(record, Charged):
         return ""
     if record.mechanism == "none":
         return "none: exact"

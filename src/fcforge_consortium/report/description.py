@@ -12,7 +12,7 @@ from fcforge.core.formatting import counted, memory
 from fcforge.core.target import Target
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.kinds import Record
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.records.policy import Policy
 
 Level = Literal["good", "warn", "alarm", ""]  # "" where nothing follows
 

@@ -20,7 +20,7 @@ from fcforge.report.tables import Table, interval_text
 from fcforge_consortium.model import Model
 from fcforge_consortium.operations.demo import DemoRound
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.kinds import Worth
+from fcforge_consortium.records.kinds import ExpectedGain
 from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.description import Description
 from fcforge_consortium.report.terminal import plain_table
@@ -127,7 +127,7 @@ def pictures(exchange: Exchange) -> list[Section]:
 
 
 @figures.in_page_style
-def _gain_figure(expected: Worth) -> "Figure":
+def _gain_figure(expected: ExpectedGain) -> "Figure":
     """Draw the expected gain by epsilon, with two aggregators and without.
 
     The legend stands beside the axes, where it covers no point.

@@ -10,11 +10,11 @@ from fcforge.report.tables import Heading, Table, interval_text
 from fcforge.report.text import printable_lines
 from fcforge_consortium.aggregation.rounds import Share
 from fcforge_consortium.contributions.prediction import Evaluation, Prediction
+from fcforge_consortium.operations.verification import Check
 from fcforge_consortium.options import ContinueRequest
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.keys import read_keyring
+from fcforge_consortium.records.keyring import read_keyring
 from fcforge_consortium.records.kinds import Record
-from fcforge_consortium.records.verification import Check
 from fcforge_consortium.report.describe import describe, promise
 from fcforge_consortium.report.description import Description, PlainTable
 from fcforge_consortium.step_result import StepResult

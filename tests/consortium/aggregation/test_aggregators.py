@@ -20,10 +20,10 @@ from fcforge.core.errors import ConfigError, ExchangeError
 from fcforge_consortium.aggregation import aggregators as keepers
 from fcforge_consortium.aggregation.aggregators import Noise, RoundList, read_card
 from fcforge_consortium.aggregation.rounds import added, give, rounds_of, signed_numbers
-from fcforge_consortium.ledger.ledger import Receipt, Spent
+from fcforge_consortium.ledger.entries import LedgerEntry, Spent
 from fcforge_consortium.privacy.noise import discrete_gaussian
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.kinds import Half, Notice
+from fcforge_consortium.records.kinds import AggregateShare, Notice
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def shares():
 
 # -- keys ----------------------------------------------------------------------------------------
 def test_a_keeper_has_one_private_file_and_a_card_to_give_away(tmp_path):
-    card = keepers.write_keeper(tmp_path / "u", "University ", "horse")
+    card = keepers.write_aggregator(tmp_path / "u", "University ", "horse")
     assert read_card(tmp_path / "u.keeper") == card
     assert card.name == "University"
     key = keepers.keys.read_private(tmp_path / "u", "horse")
@@ -63,7 +63,7 @@ def test_a_keeper_has_one_private_file_and_a_card_to_give_away(tmp_path):
 
 # -- giving --------------------------------------------------------------------------------------
 def test_only_to_keepers_and_only_signed():
-    receipt = Receipt(
+    receipt = LedgerEntry(
         site="NYU", number=1, people=(), epsilon=1.0, delta=1e-6, round="r"
     )
     gift = (receipt, numbers_of("NYU"), Spent())
@@ -184,7 +184,7 @@ def test_a_hospital_is_who_it_was_before(shares, listed):
 
 def test_only_a_keeper_of_the_start_keeps(shares, listed):
     with pytest.raises(ExchangeError, match="is of no keeper of this start"):
-        keepers.keep(
+        keepers.aggregate(
             START_EXCHANGE,
             [share["Ministry"] for share in shares],
             key_of("somebody"),
@@ -234,7 +234,7 @@ def test_withdrawn_after_it_the_sum_goes_whole_or_is_published_again(
     (again,) = rounds_of(state)
     assert again.closed
     assert again.hospitals == ("NYU", "OHSU", "USM")
-    assert [half.times for half in state.of(Half)] == [2, 2]
+    assert [half.times for half in state.of(AggregateShare)] == [2, 2]
 
 
 def test_publishing_again_stays_within_the_policy(listed):

@@ -12,17 +12,22 @@ from small_chains import settings
 
 from fcforge.core.errors import ConfigError, ExchangeError
 from fcforge.core.target import Target
-from fcforge_consortium.aggregation.aggregators import Noise, RoundList, card_of, keep
+from fcforge_consortium.aggregation.aggregators import (
+    Noise,
+    RoundList,
+    aggregate,
+    card_of,
+)
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.contributions.vectors import contribution_rows
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.aggregate import aggregate_files
+from fcforge_consortium.operations.verification import verify
 from fcforge_consortium.options import AggregateRequest
 from fcforge_consortium.records import archive
 from fcforge_consortium.records.exchange import Exchange, save, union_of
-from fcforge_consortium.records.keys import Trust
-from fcforge_consortium.records.kinds import Half
-from fcforge_consortium.records.verification import verify
+from fcforge_consortium.records.kinds import AggregateShare
+from fcforge_consortium.records.trust import Trust
 
 KEEPERS = ("Ministry", "University")
 SITES = small.sites()[2:5]
@@ -118,7 +123,7 @@ def test_a_half_of_other_words_is_refused(world, tmp_path, arrays, monkeypatch):
     """Fewer, signed ones, or something beside them; the hash of the arrays would fit."""
     one, _ = halves(world, tmp_path, "spring")
     found = union_of([world / "start.exchange", one], Trust()).model
-    (half,) = found.exchange.of(Half)
+    (half,) = found.exchange.of(AggregateShare)
     assert found.read_numbers(half).shape == (found.size,)
     kinds = {"as many": "<i8", "right": "<u8"}
     forged = {
@@ -161,7 +166,7 @@ def test_a_chain_has_no_keepers(world, tmp_path):
 def test_a_late_hospital_joins_the_next_round_at_no_cost(world, tmp_path):
     site = small.sites()[5]
     start = union_of([world / "start.exchange"], Trust())
-    with PrivateRecord.open(tmp_path / "private") as private:
+    with Ledger.open(tmp_path / "private") as private:
         late = small.learned(start, site, private, signer=site, round="spring")
         private.publish(late.receipt, {})
         with pytest.raises(ConfigError, match="given before"):
@@ -195,5 +200,5 @@ def test_a_round_of_a_hundred_hospitals_is_quick(tmp_path, monkeypatch):
     begun = time.perf_counter()
     with RoundList.open(tmp_path / "list") as listed:
         given = (keeper_rounds.START_EXCHANGE, shares, key_of("Ministry"))
-        keep(*given, Noise(10**6, 1.0, 6_788), listed)
+        aggregate(*given, Noise(10**6, 1.0, 6_788), listed)
     assert time.perf_counter() - begun < 5

@@ -21,7 +21,7 @@ from fcforge_consortium.base_model.planning import (
     planned_noise,
     planned_settings,
 )
-from fcforge_consortium.base_model.record import worth_of
+from fcforge_consortium.base_model.record import expected_gain_of
 from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
 from fcforge_consortium.privacy.noise import sigma_for
@@ -127,7 +127,7 @@ def test_ridge_on_everybody_by_scikit(world):
 def worth(world, people, hospitals):
     """What sums of a planned consortium would add to the public head."""
     plans = planned_noise(people, hospitals)
-    return worth_of(ExpectedGains(*world, set(plans.values())), plans)
+    return expected_gain_of(ExpectedGains(*world, set(plans.values())), plans)
 
 
 def row_of(found, epsilon):

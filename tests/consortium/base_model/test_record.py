@@ -8,23 +8,23 @@ from small_exchange import people, sites, start
 
 from fcforge.core.errors import DataError, ExchangeError
 from fcforge.core.target import Target
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.contributions.space import SpaceSettings
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records import schema
 from fcforge_consortium.records.archive import load_arrays, save_arrays
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.schema import Measured, Policy
+from fcforge_consortium.records.policy import Measured, Policy
 
 FOUR = asdict(SpaceSettings(axes=4))
 
 
 def test_rows_in_any_order_are_the_same_start():
     turned = people().select(np.arange(len(people()))[::-1])
-    again = make_public(turned.select_sites(sites()[:2]), (), FOUR)
+    again = make_base_model(turned.select_sites(sites()[:2]), (), FOUR)
     assert again.root.payload == start().root.payload
     assert again.root.people_sha256 == start().root.people_sha256
-    other = make_public(turned.select_sites(sites()[1:3]), (), FOUR)
+    other = make_base_model(turned.select_sites(sites()[1:3]), (), FOUR)
     assert other.root.payload != again.root.payload
 
 
@@ -41,10 +41,10 @@ def test_a_start_says_who_the_public_people_are():
 
 def test_words_of_the_data_become_the_policys():
     named = replace(people(), target=Target(classes=("TC", "ASD")))
-    made = make_public(named, (), FOUR, Policy(disorder="autism"))
+    made = make_base_model(named, (), FOUR, Policy(disorder="autism"))
     assert made.root.policy.target.classes == ("TC", "ASD")
     with pytest.raises(DataError, match="'MDD'"):
-        make_public(named, (), FOUR, Policy(control="HC", patient="MDD"))
+        make_base_model(named, (), FOUR, Policy(control="HC", patient="MDD"))
 
 
 def test_covariates_that_cannot_be_meant_are_named():
@@ -63,7 +63,7 @@ def forged(arrays=None, **fields):
     made = start(("age",))
     stored = load_arrays(made.payloads[made.root.payload], "start")
     data = save_arrays({**stored, **(arrays or {})})
-    record = made.root.changed(payload=schema.sha256(data), **fields)
+    record = made.root.changed(payload=sha256(data), **fields)
     return Exchange(record).joined([], {record.payload: data})
 
 
@@ -92,17 +92,17 @@ def test_an_honest_start_is_opened():
         {"settings": {**FOUR, "axes": 4.0}},
         {"settings": {**FOUR, "scans": "0.5 0.25"}},
         {
-            "expected": records.Expected(
+            "expected": records.ExpectedQuality(
                 people=9, majority=0.5, accuracy=(0.9, 0.2, 0.3), auroc=None
             )
         },
         {
-            "expected": records.Expected(
+            "expected": records.ExpectedQuality(
                 people=9_000, majority=0.5, accuracy=None, auroc=None
             )
         },
         {
-            "expected": records.Expected(
+            "expected": records.ExpectedQuality(
                 people=9,
                 majority=0.5,
                 accuracy=None,
@@ -171,5 +171,5 @@ def test_a_public_site_may_have_one_diagnosis():
     """Patients of one hospital and controls of another are public people as well."""
     cohort = people().select_sites(sites()[:3])
     one_sided = cohort.select((cohort.site != sites()[2]) | (cohort.y == 1))
-    made = make_public(one_sided, settings=FOUR)
+    made = make_base_model(one_sided, settings=FOUR)
     assert set(made.root.sites) == set(sites()[:3])

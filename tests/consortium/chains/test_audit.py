@@ -22,7 +22,7 @@ from fcforge_consortium.chains.audit import audit_chain
 from fcforge_consortium.chains.chain import Chain, empty_chain
 from fcforge_consortium.chains.settings import settings_for
 from fcforge_consortium.chains.step import whole_site
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 
 R = 20
 SITE = "Sim-NYU"
@@ -34,7 +34,7 @@ def cohort(seed: int = 2):
 
 
 @cache
-def learned(method: str) -> tuple[Chain, PrivateRecord]:
+def learned(method: str) -> tuple[Chain, Ledger]:
     settings = settings_for(
         LearnerSpec(Component(method), Component("linear")),
         R,
@@ -45,7 +45,7 @@ def learned(method: str) -> tuple[Chain, PrivateRecord]:
     )
     exchange = empty_chain(settings, Target(classes=("TC", "ASD")), SITE)
     made, receipt = joined(exchange, SITE, data=cohort())
-    return made.model, PrivateRecord(Path("nowhere"), [receipt])
+    return made.model, Ledger(Path("nowhere"), [receipt])
 
 
 def asked(method: str, **change) -> AuditTarget:
@@ -92,7 +92,7 @@ def test_other_people_than_those_learned_are_refused():
     with pytest.raises(DataError, match="gave nothing"):
         audited("ewc", site="Elsewhere")
     with pytest.raises(DataError, match="no receipt"):
-        audited("ewc", private=PrivateRecord(Path("nowhere")))
+        audited("ewc", private=Ledger(Path("nowhere")))
     mine = cohort()
     for changed, said in (
         (replace(mine, y=1 - mine.y), "another diagnosis"),
@@ -119,7 +119,7 @@ def test_where_everybody_was_learned_others_are_compared():
     chain, receipt = empty_chain(
         settings, Target(classes=("TC", "ASD")), SITE
     ).model.after(site)
-    private = PrivateRecord(Path("nowhere"), [receipt])
+    private = Ledger(Path("nowhere"), [receipt])
     given = asked("analytic", private=private)
     with pytest.raises(DataError, match="--reference"):
         audit_chain(chain, given)

@@ -21,8 +21,8 @@ from fcforge.methods import METHODS
 from fcforge.replay.state import rows_of
 from fcforge_consortium.chains.chain import REAL_FLAG, Chain, empty_chain
 from fcforge_consortium.chains.step import SiteStep, published_share, scores_of
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.schema import sha256
 
 
 def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):

@@ -11,7 +11,7 @@ from fcforge.core.errors import ConfigError, ExchangeError
 from fcforge.core.spec import Leaks, LearnerSpec, Training
 from fcforge.experiments.config import Experiment
 from fcforge_consortium.chains.settings import ChainSettings, first_settings
-from fcforge_consortium.records.schema import canonical
+from fcforge_consortium.records.canonical import canonical
 
 LINEAR = LearnerSpec(Component("analytic"), Component("linear"))
 

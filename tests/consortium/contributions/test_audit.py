@@ -21,7 +21,7 @@ from fcforge_consortium.contributions.audit import (
     require_numbers,
 )
 from fcforge_consortium.contributions.step import own_features
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.privacy.noise import ceiling_of
 
 SITE = sites()[2]
@@ -35,7 +35,7 @@ def mine():
 def asked(done, cohort=None, receipts=None) -> AuditTarget:
     """What the hospital that gave `done` attacks."""
     held = [done.receipt] if receipts is None else receipts
-    private = PrivateRecord(Path("fcforge.private"), held)
+    private = Ledger(Path("fcforge.private"), held)
     return AuditTarget(SITE, mine() if cohort is None else cohort, private, PLAN)
 
 
@@ -160,7 +160,7 @@ def test_numbers_must_be_those_of_these_people():
 def test_what_was_given_last_is_audited():
     half = np.arange(len(mine())) % 2 == 0
     first = learned(start(), SITE, cohort=mine().select(half))
-    private = PrivateRecord(Path("fcforge.private"), [first.receipt])
+    private = Ledger(Path("fcforge.private"), [first.receipt])
     both = learned(first.exchange, SITE, private, cohort=mine().select(~half))
     receipts = [first.receipt, both.receipt]
     model = both.exchange.model

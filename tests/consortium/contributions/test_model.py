@@ -16,10 +16,10 @@ from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge_consortium.aggregation.aggregators import card_of
 from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.contributions.step import own_threshold
-from fcforge_consortium.ledger.ledger import PrivateRecord
-from fcforge_consortium.records import schema
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.archive import save_arrays
-from fcforge_consortium.records.kinds import Release
+from fcforge_consortium.records.canonical import sha256
+from fcforge_consortium.records.kinds import Contribution
 from fcforge_consortium.report import contributions
 from fcforge_consortium.report.describe import describe
 
@@ -32,7 +32,7 @@ def mine():
 
 
 def home(*receipts):
-    return PrivateRecord(Path("fcforge.private"), receipts)
+    return Ledger(Path("fcforge.private"), receipts)
 
 
 def free():
@@ -74,7 +74,7 @@ def test_the_head_is_the_solve_of_the_sum():
 def test_a_step_adds_one_release_and_keeps_the_rest_at_home():
     done = given(SITE)
     (release,) = done.new
-    assert done.exchange.of(Release) == (release,)
+    assert done.exchange.of(Contribution) == (release,)
     assert [p.id for p in done.receipt.people] == mine().subject_id.tolist()
     assert release.commitment == done.receipt.commitment
     assert set(done.receipt.seen) == {r.id for r in done.exchange.everything}
@@ -177,11 +177,11 @@ def test_the_policy_holds(policy, asked, wrong):
 def forged(numbers=None, signer="", **fields):
     """A release whose hospital lies: other numbers or fields, all hashes right."""
     exchange = given(SITE).exchange
-    release = exchange.of(Release)[0]
+    release = exchange.of(Contribution)[0]
     data = exchange.payloads[release.payload]
     if numbers is not None:
         data = save_arrays({"numbers": numbers})
-    made = release.changed(payload=schema.sha256(data), **fields)
+    made = release.changed(payload=sha256(data), **fields)
     return start().joined([made], {made.payload: data})
 
 

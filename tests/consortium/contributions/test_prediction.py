@@ -20,8 +20,9 @@ from fcforge_consortium.contributions.prediction import (
     predict,
 )
 from fcforge_consortium.contributions.step import own_threshold
-from fcforge_consortium.ledger.ledger import PrivateRecord, Threshold
-from fcforge_consortium.records.schema import COLUMNS, Measured, Policy
+from fcforge_consortium.ledger.ledger import Ledger
+from fcforge_consortium.ledger.threshold import Threshold
+from fcforge_consortium.records.policy import COLUMNS, Measured, Policy
 
 HOSPITALS = sites()[2:]
 NEW = people().select_sites([HOSPITALS[-1]])
@@ -107,7 +108,7 @@ def test_the_own_threshold_of_another_hospital_is_refused(exchange, tmp_path):
     with pytest.raises(DataError, match=HOSPITALS[0]):
         predict(exchange, named, threshold=theirs)
     with pytest.raises(DataError, match=HOSPITALS[0]):
-        evaluate(exchange, NEW, PrivateRecord(Path("p"), [theirs]))
+        evaluate(exchange, NEW, Ledger(Path("p"), [theirs]))
     assert predict(exchange, named, threshold=own(exchange))[0].own is not None
 
 
@@ -157,9 +158,9 @@ def test_evaluation_beside_the_majority_and_the_public_head(exchange):
 def test_people_who_were_seen_are_told_of(exchange):
     mine = people().select_sites([HOSPITALS[0]])
     done = given(HOSPITALS[0])
-    known = PrivateRecord(Path("p"), [done.receipt])
+    known = Ledger(Path("p"), [done.receipt])
     fitted = own_threshold(done.exchange.model, mine, HOSPITALS[0], known)
-    private = PrivateRecord(Path("p"), [done.receipt, fitted])
+    private = Ledger(Path("p"), [done.receipt, fitted])
     found = evaluate(exchange, mine, private)
     assert found.learned == len(mine)
     assert any(str(len(mine)) in note for note in found.notes)

@@ -10,16 +10,13 @@ import pytest
 from people_at_home import FC, IDS, PEOPLE, N, Y, receipt, scans
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
-from fcforge_consortium.ledger import ledger as private_record
-from fcforge_consortium.ledger.ledger import (
-    PrivateRecord,
-    Spent,
-    Threshold,
-    default_place,
-    people_of,
-    same_people,
-)
-from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.ledger import journal
+from fcforge_consortium.ledger.entries import Spent
+from fcforge_consortium.ledger.journal import _write_hidden
+from fcforge_consortium.ledger.ledger import Ledger, default_ledger
+from fcforge_consortium.ledger.people import people_of, same_people
+from fcforge_consortium.ledger.threshold import Threshold
+from fcforge_consortium.records.policy import Policy
 
 POLICY = Policy(max_epsilon=3.0, max_delta=1e-5, exact_allowed=True)
 
@@ -31,7 +28,7 @@ def place(tmp_path):
 
 # -- a file that only grows ------------------------------------------------------------------------
 def hold(place, ready, go_on):
-    with PrivateRecord.open(place):
+    with Ledger.open(place):
         ready.set()
         go_on.wait(30)
 
@@ -44,14 +41,14 @@ def test_two_at_once_are_refused_and_looking_is_not(place):
     assert ready.wait(30)
     with (
         pytest.raises(DataError, match="in use by another") as told,
-        PrivateRecord.open(place),
+        Ledger.open(place),
     ):
         pass
     assert told.value.where == str(place)
-    assert PrivateRecord.read(place).receipts == ()
+    assert Ledger.read(place).receipts == ()
     go_on.set()
     other.join()
-    with PrivateRecord.open(place):
+    with Ledger.open(place):
         pass
 
 
@@ -69,7 +66,7 @@ def test_two_at_once_are_refused_and_looking_is_not(place):
 )
 def test_what_is_not_a_private_record_is_told_and_stays(text, place):
     place.write_text(text)
-    for use in (PrivateRecord.read, lambda p: PrivateRecord.open(p).__enter__()):
+    for use in (Ledger.read, lambda p: Ledger.open(p).__enter__()):
         with pytest.raises(ExchangeError) as told:
             use(place)
         assert str(place) in told.value.where
@@ -81,34 +78,34 @@ def test_a_receipt_that_was_cut_off_is_not_taken_for_one_that_was_begun(
     place, whole_line
 ):
     """Its people would spend again: what it paid for has been given."""
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         private.publish(receipt(), {place.with_name("nyu.record"): b"given"})
     data = place.read_bytes()
     last = data.rfind(b"\n", 0, -1) + 1
     place.write_bytes(data[:last] if whole_line else data[:-20])
     with (
         pytest.raises(ExchangeError, match=r"cut off.*bring back your copy"),
-        PrivateRecord.open(place),
+        Ledger.open(place),
     ):
         pass
     place.write_bytes(data)
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         assert len(private.receipts) == 1
 
 
 def test_a_damaged_receipt_is_not_taken_for_none(place):
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         private.publish(receipt(), {})
     whole = place.read_bytes()
     for old, new in ((b'"p0"', b'"p9"x'), (b'"epsilon":1.0', b'"epsilon":-1.0')):
         place.write_bytes(whole.replace(old, new))
         with pytest.raises(ExchangeError, match="line 3"):
-            PrivateRecord.read(place)
+            Ledger.read(place)
     os.mkfifo(place.with_name("pipe"))
     with pytest.raises(DataError, match="regular file"):
-        PrivateRecord.read(place.with_name("pipe"))
+        Ledger.read(place.with_name("pipe"))
     with pytest.raises(DataError, match="No such file"):
-        PrivateRecord.read(place.with_name("none"))
+        Ledger.read(place.with_name("none"))
 
 
 # -- both or neither -----------------------------------------------------------------------------
@@ -131,12 +128,12 @@ def stopping(monkeypatch, at, what):
                 raise what
             return real(*given, **named)
 
-        monkeypatch.setattr(private_record.os, name, step)
+        monkeypatch.setattr(journal.os, name, step)
     return calls
 
 
 def give(place, outs, kept):
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         private.publish(kept, {out: out.name.encode() * 9 for out in outs})
 
 
@@ -155,7 +152,7 @@ def killed_at(at, folder, monkeypatch, what):
 
 def agreement(place, outs):
     """Whether people were charged, having looked that all files are there or none is."""
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         charged = bool(private.receipts)
     files = {p.name for p in place.parent.iterdir()}
     assert files == {place.name, *(out.name for out in outs if charged)}
@@ -183,20 +180,20 @@ def test_what_was_never_paid_for_gets_no_name_later(tmp_path, monkeypatch):
     """Killed before the receipt, the folder away, given elsewhere, the folder back."""
     stick = tmp_path / "stick"
     place = tmp_path / "fcforge.private"
-    real = private_record._write_hidden
+    real = _write_hidden
 
     def dying(placed, data):
         real(placed, data)
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(private_record, "_write_hidden", dying)
+        patch.setattr(journal, "_write_hidden", dying)
         with pytest.raises(Killed):
             give(place, [stick / "mine.fcx"], receipt())
     stick.rename(tmp_path / "away")
     give(place, [tmp_path / "other.fcx"], receipt())
     (tmp_path / "away").rename(stick)
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         assert len(private.receipts) == 1
     assert list(stick.iterdir()) == []
 
@@ -220,17 +217,17 @@ def test_a_full_disk_charges_nobody_and_says_so(tmp_path, monkeypatch):
 def test_the_next_command_finishes_it(tmp_path, monkeypatch):
     place, out = tmp_path / "fcforge.private", tmp_path / "nyu.exchange"
     with monkeypatch.context() as patch:
-        patch.delattr(private_record, "_name")
+        patch.delattr(journal, "_name")
         with pytest.raises(NameError):
             give(place, [out], receipt())
     assert not out.exists()
-    with PrivateRecord.open(place):
+    with Ledger.open(place):
         assert out.exists()
 
 
 # -- the budget register -------------------------------------------------------------------------
 def test_epsilon_and_delta_add_up_whatever_the_site_is_called(place):
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         assert private.require_room(PEOPLE, 1.0, 1e-6, POLICY) == Spent(1.0, 1e-6)
         private.publish(receipt(), {})
         private.publish(receipt(PEOPLE[:2], 0.5, 2e-6, "NYU_B"), {})
@@ -242,7 +239,7 @@ def test_epsilon_and_delta_add_up_whatever_the_site_is_called(place):
         assert total == Spent(2.5, 4e-6)
         alone = private.require_room(PEOPLE[2:], 1.0, 1e-6, POLICY, again=True)
         assert alone == Spent(2.0, 2e-6)
-    assert [r.site for r in PrivateRecord.read(place).receipts] == ["NYU", "NYU_B"]
+    assert [r.site for r in Ledger.read(place).receipts] == ["NYU", "NYU_B"]
 
 
 @pytest.mark.parametrize(
@@ -257,14 +254,14 @@ def test_epsilon_and_delta_add_up_whatever_the_site_is_called(place):
     ],
 )
 def test_the_policy_is_a_hard_cap(place, epsilon, delta):
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         private.publish(receipt(), {})
         with pytest.raises(ConfigError, match="policy's 3 and 1e-05"):
             private.require_room(PEOPLE, epsilon, delta, POLICY, again=True)
 
 
 def test_nothing_is_promised_to_people_given_without_noise(place):
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         assert private.require_room(PEOPLE, None, 0.0, POLICY) == Spent()
         private.publish(receipt(epsilon=None, delta=0.0), {})
         with pytest.raises(ConfigError, match=r"epsilon inf .*without noise"):
@@ -276,7 +273,7 @@ def test_nothing_is_promised_to_people_given_without_noise(place):
 
 def test_what_never_became_part_of_a_sum_costs_nothing(place):
     late = receipt(round="spring")
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         private.publish(late, {})
         never = {late.commitment: 0}
         room = private.require_room(PEOPLE, 1.0, 1e-6, POLICY, times=never)
@@ -287,7 +284,7 @@ def test_what_never_became_part_of_a_sum_costs_nothing(place):
 
 
 def test_the_receipt_of_a_record(place):
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         kept = receipt()
         private.publish(kept, {})
         assert private.receipt_for(kept.commitment, "it") == kept
@@ -299,16 +296,16 @@ def test_the_receipt_of_a_record(place):
 # -- thresholds ----------------------------------------------------------------------------------
 def test_the_last_threshold_counts(place):
     said = {"slope": 1.0, "people": 9, "exchange": "a" * 64, "site": "NYU"}
-    with PrivateRecord.open(place) as private:
+    with Ledger.open(place) as private:
         assert private.threshold is None
         private.append(Threshold(intercept=0.5, **said))
         private.append(Threshold(intercept=-1.0, **said))
-    assert PrivateRecord.read(place).threshold.intercept == -1.0
+    assert Ledger.read(place).threshold.intercept == -1.0
 
 
 def test_it_is_private_and_one_for_all_data_of_a_folder(place, tmp_path):
-    assert default_place(tmp_path / "nyu.npz") == default_place(tmp_path) == place
-    with PrivateRecord.open(place):
+    assert default_ledger(tmp_path / "nyu.npz") == default_ledger(tmp_path) == place
+    with Ledger.open(place):
         pass
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
 

@@ -7,7 +7,7 @@ import pytest
 from fcforge_consortium.operations import demo
 from fcforge_consortium.operations.demo import AGGREGATORS, HOSPITALS, play_round
 from fcforge_consortium.records.exchange import open_exchange
-from fcforge_consortium.records.kinds import Half
+from fcforge_consortium.records.kinds import AggregateShare
 from real_runs import consortium
 
 
@@ -19,7 +19,7 @@ def played(tmp_path_factory):
 
 def test_two_aggregators_publish_the_sum_of_six_hospitals(played):
     place, done = played
-    halves = done.exchange.of(Half)
+    halves = done.exchange.of(AggregateShare)
     assert sorted(half.site for half in halves) == sorted(AGGREGATORS)
     for half in halves:
         assert len(half.hospitals) == HOSPITALS

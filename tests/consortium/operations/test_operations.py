@@ -12,9 +12,9 @@ from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge.core.target import Target
 from fcforge_consortium.aggregation.aggregators import card_of
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
-from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.contributions.space import SpaceSettings
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.base_model import write_base_model
 from fcforge_consortium.operations.contribute import contribute
 from fcforge_consortium.operations.records import merge_files, withdraw_file
@@ -26,14 +26,10 @@ from fcforge_consortium.options import (
     WithdrawRequest,
 )
 from fcforge_consortium.records.exchange import open_exchange, save
-from fcforge_consortium.records.keys import (
-    Trust,
-    read_keyring,
-    read_private,
-    write_keyring,
-    write_keys,
-)
-from fcforge_consortium.records.kinds import Release
+from fcforge_consortium.records.keyring import read_keyring, write_keyring
+from fcforge_consortium.records.keys import read_private, write_keys
+from fcforge_consortium.records.kinds import Contribution
+from fcforge_consortium.records.trust import Trust
 from fcforge_consortium.report.describe import describe
 
 SITE, OTHER = sites()[2:4]
@@ -50,7 +46,7 @@ def folder(tmp_path_factory):
         write_keys(place / f"{name}.pem")
     save(start(), place / "start.fcx")
     key = read_private(place / "maker.pem")
-    signed = make_public(people().select_sites(sites()[:2]), settings=FOUR, key=key)
+    signed = make_base_model(people().select_sites(sites()[:2]), settings=FOUR, key=key)
     save(signed, place / "signed.fcx")
     return place
 
@@ -77,7 +73,7 @@ def test_a_step_leaves_one_file_and_one_private_record(asked, tmp_path):
     done = contribute(asked(), agree=lambda e: told.append(e.id))
     assert told == [start().id]
     assert open_exchange(tmp_path / "out.fcx").id == done.exchange.id
-    private = PrivateRecord.read(tmp_path / f"{SITE}.private")
+    private = Ledger.read(tmp_path / f"{SITE}.private")
     assert private.receipts == (done.receipt,)
     assert private.threshold is None
     assert len(list(tmp_path.iterdir())) == 2
@@ -101,7 +97,7 @@ def test_single_records_are_merged_and_withdrawn(asked, folder, tmp_path):
         merge_files(MergeRequest(parts, tmp_path / "all.fcx"))
     files = [tmp_path / "all.fcx", tmp_path / "gone.record"]
     gone = withdraw_file(WithdrawRequest(SITE, *files, sign=folder / f"{SITE}.pem"))
-    assert [r.site for r in gone.of(Release)] == [OTHER]
+    assert [r.site for r in gone.of(Contribution)] == [OTHER]
     left = merge_files(MergeRequest(files, tmp_path / "left.fcx"))
     assert left.id == gone.id
 
@@ -159,7 +155,7 @@ def test_the_private_record_is_beside_the_data(folder, tmp_path):
 
 def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
     named = replace(people(), target=Target(classes=("TC", "ASD")))
-    save(make_public(named.select_sites(sites()[:2])), tmp_path / "asd.fcx")
+    save(make_base_model(named.select_sites(sites()[:2])), tmp_path / "asd.fcx")
     rows, columns = np.triu_indices(10, 1)
     mine = people().select_sites([SITE])
     about = {
@@ -183,7 +179,7 @@ def test_a_threshold_is_fitted_at_home(asked, folder, tmp_path):
     place = tmp_path / f"{SITE}.private"
     told = (tmp_path / "out.fcx", folder / "people.npz", SITE)
     fitted = fit_threshold(ThresholdRequest(*told, place))
-    assert PrivateRecord.read(place).threshold == fitted
+    assert Ledger.read(place).threshold == fitted
     with pytest.raises(DataError):
         fit_threshold(ThresholdRequest(*told, tmp_path / "none"))
     assert not (tmp_path / "none").exists()
@@ -290,9 +286,9 @@ asked = dict(data=folder / "people.npz", state=folder / "start.fcx", ledger=out 
 contribute(ContributeRequest(site=sys.argv[3], out=out / "a.fcx", **asked))
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge.data.scan_checks import wrong_rois
-from fcforge_consortium.records.verification import verify
+from fcforge_consortium.operations.verification import verify
 from fcforge_consortium.report.describe import describe
-from fcforge_consortium.records.keys import Trust
+from fcforge_consortium.records.trust import Trust
 found = open_exchange(out / "a.fcx")
 assert all(check.ok for check in verify(out / "a.fcx", Trust()))
 prediction.predict(found, folder / "people.npz")

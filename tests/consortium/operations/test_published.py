@@ -88,7 +88,7 @@ def test_a_start_is_fetched_once_and_kept(bucket, name, rois):
 
 
 def test_other_people_than_the_published_ones_are_no_start(bucket, monkeypatch):
-    monkeypatch.setattr(published, "make_public", lambda *people, **plan: start())
+    monkeypatch.setattr(published, "make_base_model", lambda *people, **plan: start())
     monkeypatch.setitem(BASE_MODELS, "abide-aal", Source("abide-871", people="0" * 64))
     with pytest.raises(DataError, match=r"abide-871\.npz.*not those of 'abide-aal'"):
         published_base_model("abide-aal")
@@ -96,7 +96,7 @@ def test_other_people_than_the_published_ones_are_no_start(bucket, monkeypatch):
 
 
 def test_other_arrays_of_the_same_people_are_told(bucket, monkeypatch):
-    monkeypatch.setattr(published, "make_public", lambda *people, **plan: start())
+    monkeypatch.setattr(published, "make_base_model", lambda *people, **plan: start())
     monkeypatch.setitem(BASE_MODELS, "abide-aal", Source("abide-871", arrays="0" * 64))
     told = []
     published_base_model("abide-aal", told.append)

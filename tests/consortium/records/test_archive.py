@@ -10,14 +10,15 @@ from exchange_records import ARRAYS, SHA, record
 from safetensors.numpy import save
 
 from fcforge.core.errors import ExchangeError
-from fcforge_consortium.records import archive, schema
+from fcforge_consortium.records import archive
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import Contents, load_arrays, save_arrays
+from fcforge_consortium.records.canonical import sha256
 
 
 @pytest.fixture(scope="module")
 def contents():
-    root = record(records.Start)
+    root = record(records.BaseModelRecord)
     audit = record(records.Withdrawal, parents=(root.id,))
     return Contents((root, audit), {root.payload: ARRAYS})
 
@@ -42,7 +43,7 @@ def test_a_file_is_read_as_it_was_written(contents, tmp_path):
 def test_order_does_not_matter(contents):
     root, last = contents.records
     first = record(records.Notice, parents=(root.id,))
-    second = record(records.Release, parents=(first.id,))
+    second = record(records.Contribution, parents=(first.id,))
     some = [second, last, first, root]
     assert archive.in_order(some) == archive.in_order(some[::-1])
     assert archive.in_order(some)[0] == root
@@ -116,7 +117,7 @@ def test_many_generations_end(contents):
     """A long chain of parents must not take hours to sort."""
     line = [contents.records[0]]
     for number in range(1, 2_000):
-        line.append(record(records.Release, number=number, parents=(line[-1].id,)))
+        line.append(record(records.Contribution, number=number, parents=(line[-1].id,)))
     assert archive.in_order(line[::-1]) == tuple(line)
 
 
@@ -159,7 +160,7 @@ def test_a_full_disk_is_said(contents, tmp_path, monkeypatch):
 def test_the_manifest_names_every_part(data):
     parts = parts_of(data)
     said = json.loads(parts.pop("manifest.json"))
-    assert said["parts"] == {name: schema.sha256(part) for name, part in parts.items()}
+    assert said["parts"] == {name: sha256(part) for name, part in parts.items()}
 
 
 # -- arrays ----------------------------------------------------------------------------------------

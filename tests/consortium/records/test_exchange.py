@@ -7,10 +7,12 @@ from exchange_records import ARRAYS, key_of, public_of, record
 from people_at_home import receipt
 
 from fcforge.core.errors import ExchangeError
-from fcforge_consortium.ledger.ledger import PrivateRecord
-from fcforge_consortium.records import archive, exchange, schema
+from fcforge_consortium.ledger.ledger import Ledger
+from fcforge_consortium.operations.verification import verify
+from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import save_arrays
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import (
     Exchange,
     open_exchange,
@@ -18,8 +20,8 @@ from fcforge_consortium.records.exchange import (
     save,
     union_of,
 )
-from fcforge_consortium.records.keys import Keyring, Trust
-from fcforge_consortium.records.verification import verify
+from fcforge_consortium.records.keyring import Keyring
+from fcforge_consortium.records.trust import Trust
 
 
 class AnyRecords:
@@ -29,7 +31,7 @@ class AnyRecords:
         self.exchange = exchange
 
     def check(self):
-        for release in self.exchange.of(records.Release):
+        for release in self.exchange.of(records.Contribution):
             if release.epsilon > 8:
                 raise ExchangeError("more than the policy allows.")
 
@@ -43,7 +45,7 @@ def any_records(monkeypatch):
     monkeypatch.setattr(exchange, "MODELS", {"start": place, "chain": place})
 
 
-START = record(records.Start, site="maker")
+START = record(records.BaseModelRecord, site="maker")
 ROOT = Exchange(START, (), {START.payload: ARRAYS})
 
 
@@ -51,12 +53,12 @@ ROOT = Exchange(START, (), {START.payload: ARRAYS})
 def release(site="NYU", number=1, signer="", people=None, **changes):
     """A release of a site with arrays of its own, and the arrays."""
     content = [site, number, people]
-    seed = int(schema.sha256(repr(content).encode())[:8], 16)
+    seed = int(sha256(repr(content).encode())[:8], 16)
     data = save_arrays({"numbers": np.arange(seed, seed + 4)})
-    commitment = schema.sha256(repr(people or content).encode())
-    digest = schema.sha256(data)
+    commitment = sha256(repr(people or content).encode())
+    digest = sha256(data)
     made = record(
-        records.Release,
+        records.Contribution,
         site,
         number,
         (START.id,),
@@ -86,7 +88,7 @@ def test_any_order_and_any_tree_of_merges_is_one_state():
 
 def test_records_of_a_kind_are_in_order():
     found = joined(release("UM", 2), release("NYU"), release("UM", 1))
-    assert [(r.site, r.number) for r in found.of(records.Release)] == [
+    assert [(r.site, r.number) for r in found.of(records.Contribution)] == [
         ("NYU", 1),
         ("UM", 1),
         ("UM", 2),
@@ -94,7 +96,7 @@ def test_records_of_a_kind_are_in_order():
 
 
 def test_another_root_is_refused():
-    other = record(records.Start, site="maker", patients=2)
+    other = record(records.BaseModelRecord, site="maker", patients=2)
     with pytest.raises(ExchangeError, match="different roots"):
         ROOT.merged(Exchange(other, (), {other.payload: ARRAYS}))
 
@@ -160,7 +162,7 @@ def test_a_rotation_names_the_next_key():
     found = before.rotated("NYU", key_of("NYU"), key_of("new"))
     assert found.key_lines["NYU"] == (public_of("NYU"), public_of("new"))
     more, arrays = release(number=2, signer="new")
-    assert len(found.joined([more], arrays).of(records.Release, "NYU")) == 2
+    assert len(found.joined([more], arrays).of(records.Contribution, "NYU")) == 2
     more, arrays = release(number=2, signer="thief")
     with pytest.raises(ExchangeError, match="different keys"):
         found.joined([more], arrays)
@@ -236,28 +238,25 @@ def test_only_the_hospital_itself_withdraws():
 def test_a_half_goes_with_a_notice_that_was_withdrawn():
     notices = [
         record(
-            records.Notice,
-            site,
-            parents=(START.id,),
-            commitment=schema.sha256(site.encode()),
+            records.Notice, site, parents=(START.id,), commitment=sha256(site.encode())
         )
         for site in ("NYU", "UM")
     ]
     hospitals = tuple(
-        records.Added(site=n.site, notice=n.id, share=n.shares[0].sha256)
+        records.RoundMember(site=n.site, notice=n.id, share=n.shares[0].sha256)
         for n in notices
     )
     data = save_arrays({"numbers": np.arange(3)})
     half = record(
-        records.Half,
+        records.AggregateShare,
         "University",
         parents=(START.id,),
         hospitals=hospitals,
-        payload=schema.sha256(data),
+        payload=sha256(data),
     )
     found = ROOT.joined([*notices, half], {half.payload: data})
     left = found.withdrawn("UM")
-    assert left.of(records.Half) == ()
+    assert left.of(records.AggregateShare) == ()
     assert [n.site for n in left.of(records.Notice)] == ["NYU"]
     with pytest.raises(ExchangeError, match="withdrawn"):
         left.joined([half], {half.payload: data})
@@ -275,8 +274,8 @@ def test_only_the_last_steps_arrays_travel():
             site,
             number,
             (parent,),
-            payload=schema.sha256(data),
-            commitment=schema.sha256(site.encode()),
+            payload=sha256(data),
+            commitment=sha256(site.encode()),
         )
         found = found.joined([step], {step.payload: data})
         parent = step.id
@@ -290,7 +289,7 @@ def test_files(tmp_path):
     found = joined(release("NYU"), release("UM"))
     path = save(found, tmp_path / "a.fcx")
     assert open_exchange(path).id == found.id
-    new = found.of(records.Release, "UM")
+    new = found.of(records.Contribution, "UM")
     parcel = save(found, tmp_path / "um.record", new)
     assert archive.read(parcel).records == new
     start = save(ROOT, tmp_path / "start.fcx")
@@ -313,7 +312,7 @@ def test_a_withdrawn_record_in_a_file_is_refused(tmp_path):
 # -- trust and verify ------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def signed_file(tmp_path_factory):
-    start = record(records.Start, site="maker", signer="maker")
+    start = record(records.BaseModelRecord, site="maker", signer="maker")
     made, arrays = release(signer="NYU")
     made = made.changed(parents=(start.id,), signature="").signed(key_of("NYU"))
     contents = archive.Contents((start, made), {start.payload: ARRAYS, **arrays})
@@ -403,13 +402,13 @@ def test_a_private_record_knows_what_was_seen(tmp_path):
     mine, numbers = release("NYU")
     mine = mine.changed(commitment=own.commitment)
     made = joined((mine, numbers), release("UM"))
-    with PrivateRecord.open(tmp_path / "fcforge.private") as private:
+    with Ledger.open(tmp_path / "fcforge.private") as private:
         private.publish(own.having_seen(made), {})
     path = save(made, tmp_path / "a.fcx")
     assert verify(path, Trust(), private.path)[-1].ok
     dropped = save(joined((mine, numbers)), tmp_path / "b.fcx")
     assert (
-        made.of(records.Release, "UM")[0].id[:12]
+        made.of(records.Contribution, "UM")[0].id[:12]
         in verify(dropped, Trust(), private.path)[-1].detail
     )
 
@@ -417,7 +416,7 @@ def test_a_private_record_knows_what_was_seen(tmp_path):
 def excusing(site, *gone):
     """A withdrawal by a site that says that records of others went with it."""
     mine, _ = release(site)
-    took = records.Taken(kind="release", number=1, commitment=mine.commitment)
+    took = records.Withdrawn(kind="release", number=1, commitment=mine.commitment)
     ids = tuple(sorted({mine.id, *gone}))
     return record(
         records.Withdrawal, site, 1, (START.id,), site, takes=(took,), gone=ids
@@ -431,7 +430,7 @@ def test_nobody_excuses_that_a_record_of_another_is_missing(tmp_path):
     mine = mine.changed(commitment=own.commitment, signature="").signed(key_of("NYU"))
     whole = joined((mine, numbers), release("UM", signer="UM"))
     seen = save(whole, tmp_path / "seen.fcx")
-    with PrivateRecord.open(tmp_path / "fcforge.private") as private:
+    with Ledger.open(tmp_path / "fcforge.private") as private:
         private.publish(own.having_seen(whole), {})
     forged = joined().joined([excusing("UM", mine.id)])
     dropped = save(forged, tmp_path / "dropped.fcx")
@@ -461,7 +460,7 @@ def test_a_withdrawal_that_takes_its_own_parent_needs_a_key_that_stands(tmp_path
     """A stolen old key signs it; it goes with what it takes, and must be asked before."""
     made, arrays = release(signer="A")
     given = joined((made, arrays))
-    taken = records.Taken(kind="release", number=1, commitment=made.commitment)
+    taken = records.Withdrawn(kind="release", number=1, commitment=made.commitment)
     said = {"takes": (taken,), "gone": ()}
     stolen = records.make(records.Withdrawal, "NYU", 1, (made.id,), key_of("A"), **said)
     rotated = given.rotated("NYU", key_of("A"), key_of("new"))

@@ -10,18 +10,20 @@ from exchange_records import public_of, record
 from fcforge.core.errors import ConfigError, ExchangeError
 from fcforge_consortium.options import TrustRequest
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records.keys import (
+from fcforge_consortium.records.keyring import (
     Keyring,
-    Trust,
     keyring_file,
-    public_hex,
     read_keyring,
+    write_keyring,
+)
+from fcforge_consortium.records.keys import (
+    public_hex,
     read_private,
     read_public,
-    write_keyring,
     write_keys,
 )
-from fcforge_consortium.records.schema import fits, key_fault
+from fcforge_consortium.records.signatures import fits, key_fault
+from fcforge_consortium.records.trust import Trust
 
 A = "a" * 62 + "0a"
 B = "b" * 62 + "0b"
@@ -215,7 +217,7 @@ def test_a_rotation_hands_over_and_vouches():
 # -- trust ---------------------------------------------------------------------------------------
 def release(signer="", site="NYU"):
     """A release that somebody signed in the name of a site."""
-    return record(records.Release, site=site, signer=signer)
+    return record(records.Contribution, site=site, signer=signer)
 
 
 def test_trust_in_named_keys(tmp_path):

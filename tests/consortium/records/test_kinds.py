@@ -6,7 +6,7 @@ from exchange_records import CONTENT, SHA, key_of, public_of, record
 
 from fcforge.core.errors import ExchangeError
 from fcforge_consortium.records import kinds as records
-from fcforge_consortium.records import schema
+from fcforge_consortium.records.canonical import canonical
 from fcforge_consortium.records.kinds import read_record
 
 
@@ -53,7 +53,7 @@ def test_nothing_hides_in_a_record(kind):
             inner = inner[step]
         inner["scans"] = [0.5] * 10
         with pytest.raises(ExchangeError, match=r"scans = \[0.5"):
-            read_record(schema.canonical(data))
+            read_record(canonical(data))
 
 
 def test_a_respelled_signature_is_no_other_record(kind):
@@ -61,7 +61,7 @@ def test_a_respelled_signature_is_no_other_record(kind):
     data = json.loads(made.line)
     for other in (made.signature.upper(), " " + made.signature, made.signature + "00"):
         with pytest.raises(ExchangeError):
-            read_record(schema.canonical({**data, "signature": other}))
+            read_record(canonical({**data, "signature": other}))
     with pytest.raises(ExchangeError, match="stripped"):
         made.changed(signature="").checked()
 
@@ -80,7 +80,7 @@ def test_a_signature_covers_every_field(kind):
 
 
 def test_a_signature_for_something_else_is_none():
-    made = record(records.Release, signer="NYU")
+    made = record(records.Contribution, signer="NYU")
     text = made.content.removeprefix(records.CONTEXT)
     other = key_of("NYU").sign(text).hex()
     with pytest.raises(ExchangeError, match="does not fit"):
@@ -113,7 +113,7 @@ def test_a_record_is_no_longer_than_its_kind():
 def test_an_unknown_kind_is_refused():
     data = {**json.loads(record(records.Notice).line), "kind": "capsule"}
     with pytest.raises(ExchangeError, match="'capsule'"):
-        read_record(schema.canonical(data))
+        read_record(canonical(data))
 
 
 def test_what_cannot_be_a_record_is_said():
@@ -129,11 +129,11 @@ def test_what_cannot_be_a_record_is_said():
 def test_a_budget_of_which_nothing_is_expected_is_told_by_its_numbers():
     gains = {None: 0.05, 4.0: 0.02, 1.0: 0.004}
     rows = [
-        records.WorthRow(epsilon=epsilon, keepers=True, gain=gain, error=0.005)
+        records.ExpectedGainRow(epsilon=epsilon, keepers=True, gain=gain, error=0.005)
         for epsilon, gain in gains.items()
     ]
-    worth = records.Worth(public=0.7, pooled=0.06, rows=tuple(rows))
-    found = record(records.Start, worth=worth)
+    worth = records.ExpectedGain(public=0.7, pooled=0.06, rows=tuple(rows))
+    found = record(records.BaseModelRecord, worth=worth)
     for epsilon in (1.0, 0.5):
         assert "(gain +0.004 ± 0.005)" in found.hopeless(epsilon, keepers=True)
     for epsilon in (2.0, 4.0, 8.0, None):  # the next row that is not below has worth

@@ -3,7 +3,7 @@
 from exchange_records import record
 from small_exchange import all_given, sites, start
 
-from fcforge_consortium.records.kinds import Chain, Release, Start
+from fcforge_consortium.records.kinds import BaseModelRecord, Chain, Contribution
 from fcforge_consortium.report import description
 from fcforge_consortium.report.describe import describe
 
@@ -13,12 +13,12 @@ def test_who_signed():
     nobody = description.who_signed(root, [])
     assert (nobody.kind, nobody.question) == ("", "Who signed it?")
     assert root.key[:16] in nobody.more[0]
-    plain = description.who_signed(record(Start), [])
+    plain = description.who_signed(record(BaseModelRecord), [])
     assert plain.more == ("Nobody signed the base model.",)
-    signed = record(Release, site="NYU", signer="NYU")
-    some = description.who_signed(root, [signed, record(Release, site="UM")])
+    signed = record(Contribution, site="NYU", signer="NYU")
+    some = description.who_signed(root, [signed, record(Contribution, site="UM")])
     assert (some.kind, some.say) == ("warn", "Not everybody: UM did not sign.")
-    all_of_them = [record(Release, site="UM", signer="UM"), signed]
+    all_of_them = [record(Contribution, site="UM", signer="UM"), signed]
     good = description.who_signed(root, all_of_them)
     assert (good.kind, good.say) == (
         "good",
@@ -26,7 +26,7 @@ def test_who_signed():
     )
     first = all_of_them[0].key[:16]
     assert good.more[0] == f"Keys: NYU {signed.key[:16]}, UM {first}."
-    sealed = record(Start, site="public start", signer="maker")
+    sealed = record(BaseModelRecord, site="public start", signer="maker")
     told = description.who_signed(sealed, [signed])
     assert "(2 authors)" in told.say
     assert f"public start {sealed.key[:16]}" in told.more[0]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fcforge.core.errors import ExchangeError, at
 from fcforge.core.files import read_plain
-from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records import archive
 from fcforge_consortium.records.exchange import Exchange, key_lines, opened, taken_back
-from fcforge_consortium.records.keys import Trust
 from fcforge_consortium.records.kinds import Withdrawal
+from fcforge_consortium.records.trust import Trust
 
 EXPECTED = "expected records"
 ZIP = b"PK"  # how an exchange file begins, and a private record does not
@@ -113,7 +113,7 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
     for withdrawal in withdrawals:
         known |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}
     titles = {}
-    for receipt in PrivateRecord.read(path).receipts:
+    for receipt in Ledger.read(path).receipts:
         if found.root.id in receipt.seen:
             titles |= {one: f"record {one[:12]}" for one in receipt.seen}
             if (receipt.site, receipt.commitment) not in known:

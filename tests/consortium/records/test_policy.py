@@ -8,40 +8,45 @@ from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge.core.names import look_alike, name_fault
 from fcforge.core.target import Target
 from fcforge_consortium.aggregation.aggregators import card_of
-from fcforge_consortium.records import schema
-from fcforge_consortium.records.schema import (
-    Keeper,
-    Measured,
-    Policy,
-    require_distinct,
-    site_name,
+from fcforge_consortium.records.canonical import read_canonical
+from fcforge_consortium.records.fields import (
+    Closed,
+    Count,
+    Number,
+    PublicKey,
+    Rational,
+    Sha256,
+    Share,
+    Signature,
+    SiteName,
+    Text,
+    Time,
+    Version,
 )
+from fcforge_consortium.records.names import require_distinct, site_name
+from fcforge_consortium.records.policy import Aggregator, Measured, Policy
 
 
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
+        (Sha256, "0a" * 32, ["0A" * 32, "0a" * 31, "0a" * 32 + "\n", " " + "0a" * 32]),
+        (Signature, "0a" * 64, ["0a " * 64, "0A" * 64, ""]),
         (
-            schema.Sha256,
-            "0a" * 32,
-            ["0A" * 32, "0a" * 31, "0a" * 32 + "\n", " " + "0a" * 32],
-        ),
-        (schema.Signature, "0a" * 64, ["0a " * 64, "0A" * 64, ""]),
-        (
-            schema.Time,
+            Time,
             "2026-11-16T09:00:00Z",
             ["2026-02-30T09:00:00Z", "2101-01-01T00:00:00Z"],
         ),
-        (schema.Version, "2.13.0+cpu", ["", "1.0\n", "x" * 41, "1 0"]),
-        (schema.Text, "", ["a\x1b[31m", "x" * 201, "\u202eUYN"]),
-        (schema.Rational, "12/5", ["1.5", "-1", "1/0", "01", "1e3", "9" * 41]),
-        (schema.Share, 0.5, [1.5, -0.1, float("nan"), "0.5", True]),
-        (schema.Number, -3.0, [1e10, float("inf")]),
-        (schema.Count, 3, [-1, 10**400, 1.0, "3"]),
+        (Version, "2.13.0+cpu", ["", "1.0\n", "x" * 41, "1 0"]),
+        (Text, "", ["a\x1b[31m", "x" * 201, "\u202eUYN"]),
+        (Rational, "12/5", ["1.5", "-1", "1/0", "01", "1e3", "9" * 41]),
+        (Share, 0.5, [1.5, -0.1, float("nan"), "0.5", True]),
+        (Number, -3.0, [1e10, float("inf")]),
+        (Count, 3, [-1, 10**400, 1.0, "3"]),
     ],
 )
 def test_every_type_has_bounds(kind, good, bad):
-    adapter = TypeAdapter(kind, config=schema.Closed.model_config | {"frozen": None})
+    adapter = TypeAdapter(kind, config=Closed.model_config | {"frozen": None})
     assert adapter.validate_python(good) == good
     for value in bad:
         with pytest.raises(ValidationError):
@@ -49,24 +54,24 @@ def test_every_type_has_bounds(kind, good, bad):
 
 
 def test_weak_keys_and_lookalike_names_are_no_fields():
-    for kind, bad in ((schema.PublicKey, "01" + "00" * 31), (schema.SiteName, "NYU ")):
+    for kind, bad in ((PublicKey, "01" + "00" * 31), (SiteName, "NYU ")):
         with pytest.raises(ValidationError):
             TypeAdapter(kind).validate_python(bad)
 
 
-class Table(schema.Closed):
+class Table(Closed):
     a: int
     b: tuple[float, ...] = ()
 
 
 def test_one_spelling():
-    assert schema.read(TypeAdapter(Table), b'{"a":1,"b":[0.5]}', "it") == Table(
+    assert read_canonical(TypeAdapter(Table), b'{"a":1,"b":[0.5]}', "it") == Table(
         a=1, b=(0.5,)
     )
     respelled = [b'{"b":[0.5],"a":1}', b'{"a":1, "b":[]}', b'{"a":1,"b":[1]}']
     for data in [*respelled, b'{"a":1,"a":1,"b":[]}', b'{"a":1,"b":[5e-1]}']:
         with pytest.raises(ExchangeError, match="is not written as"):
-            schema.read(TypeAdapter(Table), data, "it")
+            read_canonical(TypeAdapter(Table), data, "it")
 
 
 @pytest.mark.parametrize(
@@ -74,20 +79,22 @@ def test_one_spelling():
 )
 def test_what_is_wrong_is_said_with_its_place(data):
     with pytest.raises(ExchangeError) as error:
-        schema.read(TypeAdapter(Table), data, "the table")
+        read_canonical(TypeAdapter(Table), data, "the table")
     assert "the table cannot be used" in str(error.value)
 
 
 def test_a_long_value_is_cut_in_the_error():
     with pytest.raises(ExchangeError) as error:
-        schema.read(TypeAdapter(Table), json.dumps({"a": "x" * 10**5}).encode(), "it")
+        read_canonical(
+            TypeAdapter(Table), json.dumps({"a": "x" * 10**5}).encode(), "it"
+        )
     assert "a = 'xxx" in str(error.value)
     assert len(str(error.value)) < 300
 
 
 def test_deep_json_is_no_traceback():
     with pytest.raises(ExchangeError):
-        schema.read(TypeAdapter(Table), b"[" * 10**5, "it")
+        read_canonical(TypeAdapter(Table), b"[" * 10**5, "it")
 
 
 GOOD = (
@@ -219,7 +226,7 @@ def test_two_lookalikes_in_one_file_are_refused_by_name():
 )
 def test_letters_of_latin_alphabets_are_letters(name, plain):
     """A hospital writes its town as it is written; its plain spelling looks the same."""
-    assert schema.site_name(name) == name
+    assert site_name(name) == name
     assert look_alike(name, plain)
 
 
@@ -317,8 +324,8 @@ def test_nobody_puts_an_encryption_key_beside_a_keepers_key():
         {"name": "Ministry"},
     ):
         with pytest.raises(ValidationError, match="encryption key"):
-            Keeper(**{**said, **change})
-    assert Keeper(**said) == card
+            Aggregator(**{**said, **change})
+    assert Aggregator(**said) == card
 
 
 def test_one_keeper_under_two_names_is_refused_on_reading_too():

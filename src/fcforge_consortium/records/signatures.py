@@ -1,0 +1,35 @@
+"""Ed25519 public keys and signatures in hex: which are valid, and which signature fits."""
+
+import re
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+CURVE = 2**255 - 19
+# y of the points of order 1, 2, 4 and 8: a signature under such a key fits any text
+EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL_ORDER = {0, 1, CURVE - 1, EIGHTH, CURVE - EIGHTH}
+
+
+def key_fault(key: str) -> str:
+    """Why a text is not an Ed25519 public key in its one spelling; empty where it is."""
+    if not re.fullmatch("[0-9a-f]{64}", key):
+        return "is not 64 lower-case hex digits"
+    y = int.from_bytes(bytes.fromhex(key), "little") % 2**255
+    if y >= CURVE:
+        return "is not in its one spelling (y is beyond the field)"
+    if y in SMALL_ORDER:
+        return "is a weak key of small order, under which anybody can sign anything"
+    return ""
+
+
+def fits(public: str, signature: str, message: bytes) -> bool:
+    """Whether a signature (128 lower-case hex digits) of a message is by this key."""
+    if key_fault(public) or not re.fullmatch("[0-9a-f]{128}", signature):
+        return False
+    try:
+        known = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        known.verify(bytes.fromhex(signature), message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
