@@ -15,14 +15,17 @@ if TYPE_CHECKING:
         MatrixLog,
         SiteHarmoniser,
     )
+    from fcforge.generators.standalone import FCMVAE, FCGenerator
     from fcforge.imaging.atlas import load_atlas
     from fcforge.python_api import run
     from fcforge.replay.hcts import HCTS
 
 __version__ = "0.2.0"
 __all__ = [
+    "FCMVAE",
     "HCTS",
     "ConfoundRemover",
+    "FCGenerator",
     "ForgeClassifier",
     "ForgeRegressor",
     "MatrixLog",
@@ -31,8 +34,10 @@ __all__ = [
     "load_atlas",
     "run",
 ]
-# what is not of the scikit-learn face
+# exported names that are not defined in fcforge.estimator
 _HOMES = {
+    "FCGenerator": "fcforge.generators.standalone",
+    "FCMVAE": "fcforge.generators.standalone",
     "HCTS": "fcforge.replay.hcts",
     "load_atlas": "fcforge.imaging.atlas",
     "run": "fcforge.python_api",

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import isabstract
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
@@ -123,7 +124,7 @@ def registered(package: str, base: type[Any]) -> Registry[Any]:
     package : str
         Package whose modules are imported, e.g. ``"fcforge.methods"``.
     base : type
-        Base class. Only subclasses with a ``name`` of their own count.
+        Base class. Only subclasses that are not abstract and have a ``name`` of their own count.
 
     Raises
     ------
@@ -144,6 +145,7 @@ def registered(package: str, base: type[Any]) -> Registry[Any]:
         module = import_module(f"{package}.{place.name}")
         for value in vars(module).values():
             derived = isinstance(value, type) and issubclass(value, base)
-            if derived and value is not base and "name" in vars(value):
+            concrete = derived and value is not base and not isabstract(value)
+            if concrete and "name" in vars(value):
                 own[value.name] = value
     return Registry(package, adopt, own)

@@ -378,6 +378,10 @@ class VAE(Generator):
         """Draw the parameters before the first step on the CPU; edge baselines are 0."""
         return self.init(site["features"].shape[1], rng)
 
+    def latent_means(self, model: Any, fc: Tensor) -> Tensor:
+        """Return the mean of q(z | FC) of every subject, (n, d_z)."""
+        return self.encode_all(model.network, self.prepare(fc))[0]
+
     def reconstruct(self, model: Any, fc: Tensor) -> Tensor:
         """Return FC (n, R, R) decoded from the encoder's means, without noise."""
         inputs = self.prepare(fc)
