@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # the model of each kind of root; a chain needs torch
 MODELS = {
-    "start": "fcforge_consortium.contributions.model:Releases",
+    "start": "fcforge_consortium.contributions.model:ContributionModel",
     "chain": "fcforge_consortium.chains.chain:Chain",
 }
 SINGLE = ".record"  # suffix of a file with the new records alone
