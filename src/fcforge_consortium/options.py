@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fcforge.core.options import KIND, JsonRequest, Kind, PeopleRequest, Request, option
+from fcforge.core.options import (
+    ALLOW_CODE,
+    KIND,
+    JsonRequest,
+    Kind,
+    PeopleRequest,
+    Request,
+    option,
+)
 from fcforge.core.settings import FRACTION, Bound, at_least, limits
 
 EPSILON = Bound(
@@ -83,6 +91,7 @@ class ChainBeginRequest(SiteRequest):
 
     config: Path = option(help="Config (TOML) to take a learner from.")
     learner: str | None = option(None, "Title of the learner in the config.")
+    allow_code: bool = option(False, ALLOW_CODE)
     allow_real_subjects: bool = option(
         False, "Allow a method that keeps real subjects; recorded."
     )

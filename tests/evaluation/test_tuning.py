@@ -74,6 +74,23 @@ def test_no_other_seeds_test_subject_is_handed_over_either(tmp_path):
         )
 
 
+def test_a_budget_draws_no_training_setting_that_the_config_states():
+    data = {
+        "dataset": {"name": "simulated"},
+        "training": {"epochs": 100},
+        "learner": [{"method": "ewc", "model": dict(name=QUICK.name, **QUICK.params)}],
+    }
+    experiment = parse_experiment(data, Path("here"))
+    stated = tuning.stated_training(experiment)
+    assert stated == {"epochs"}
+    (learner,) = experiment.learners
+    tried = tuning.candidates(learner, 12, stated)
+    assert len(tried) == 12
+    assert all("epochs" not in candidate.training for candidate in tried)
+    assert len({candidate.training["lr"] for candidate in tried}) > 1
+    assert any("epochs" in free.training for free in tuning.candidates(learner, 12))
+
+
 def test_one_budget_for_every_learner():
     for method in ("finetune", "lwf", "ewc", "forge", "cumulative"):
         tried = tuning.candidates(LearnerSpec(Component(method), QUICK), budget=12)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -291,3 +292,58 @@ def test_a_lost_cluster_is_one_clear_error(
     )
     with pytest.raises(FCForgeError, match=says):
         ours.run_on(Client(), work)
+
+
+WITHOUT_JOBQUEUE = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "dask_jobqueue":
+            raise ModuleNotFoundError(name, name="dask_jobqueue")
+sys.meta_path.insert(0, Missing())
+from fcforge.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_an_address_needs_no_jobqueue_and_slurm_does(tmp_path):
+    config = tmp_path / "a.toml"
+    config.write_text(CONFIG)
+
+    def run_with(address: str) -> str:
+        command = ["run", str(config), "--out", str(tmp_path / "run")]
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_JOBQUEUE, *command, "--cluster", address],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 2
+        return done.stderr
+
+    assert "no Dask scheduler answers" in run_with(NOWHERE)
+    assert "needs dask-jobqueue" in run_with("slurm:2")
+
+
+def test_a_scheduler_without_workers_is_told_from_none_and_the_client_is_closed(
+    monkeypatch,
+):
+    from distributed import Client, LocalCluster
+
+    closed = []
+    close = Client.close
+    monkeypatch.setattr(
+        Client,
+        "close",
+        lambda self, *a, **k: (closed.append(self), close(self, *a, **k)),
+    )
+    with LocalCluster(
+        n_workers=0, processes=False, dashboard_address=None, protocol="tcp"
+    ) as empty:
+        address = empty.scheduler_address
+        with (
+            pytest.raises(ConfigError, match="has no worker"),
+            ours.open_cluster(address, timeout=1.0),
+        ):
+            pass
+        assert closed

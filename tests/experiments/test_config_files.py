@@ -87,3 +87,28 @@ def test_a_damaged_base_is_named(tmp_path):
     path = write(tmp_path, "e.toml", 'base = "a.toml"')
     with pytest.raises(ConfigError, match=r"a\.toml: not a TOML file"):
         read_config(path)
+
+
+TOO_MUCH = {
+    "brackets": ("x = " + "[" * 100_000 + "]" * 100_000, "nested too deeply"),
+    "tables": ("x = " + "{a=" * 5000 + "1" + "}" * 5000, "nested too deeply"),
+    "dotted": (".".join("a" * 200) + " = 1", "more than 32 levels"),
+    "lists": ("x = " + "[" * 40 + "]" * 40, "more than 32 levels"),
+    "digits": ("x = " + "9" * 100_000, "limit"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_deep_nesting_and_long_numbers_are_clear_errors(name, tmp_path):
+    text, says = TOO_MUCH[name]
+    path = write(tmp_path, "e.toml", text)
+    with pytest.raises(ConfigError, match=rf"e\.toml: not a TOML file: .*{says}"):
+        read_config(path)
+
+
+@pytest.mark.parametrize("name", ["brackets", "lists", "digits"])
+def test_the_same_in_a_setting(name, tmp_path):
+    text, says = TOO_MUCH[name]
+    path = write(tmp_path, "e.toml", "")
+    with pytest.raises(ConfigError, match=f"--set t.x: .*{says}"):
+        read_config(path, [f"t.{text}".replace(" = ", "=")])

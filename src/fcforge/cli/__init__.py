@@ -5,14 +5,14 @@ the commands, so that ``fcforge --help`` answers at once. Other packages add com
 entry-point group ``fcforge.commands``: a function that receives the `typer.Typer` app.
 """
 
-from importlib.metadata import entry_points
-
 import typer
 
 from fcforge.cli import data, experiments, generators
 from fcforge.cli.analyse import analyse
 from fcforge.cli.application import app, main
+from fcforge.cli.messages import say
 from fcforge.core.errors import ConfigError
+from fcforge.core.registry import load_plugins
 
 __all__ = ["app", "main"]
 
@@ -34,6 +34,11 @@ def _moved(context: typer.Context) -> None:
     )
 
 
+def _warn(problem: ConfigError) -> None:
+    """Report a plug-in whose commands are missing; all other commands still work."""
+    say(f"warning: {problem}", style="yellow")
+
+
 for panel, members in PANELS.items():
     for command in members:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
@@ -43,5 +48,5 @@ for name in MOVED:
     app.command(
         name, hidden=True, add_help_option=False, context_settings=ANY_ARGUMENTS
     )(_moved)
-for plugin in entry_points(group="fcforge.commands"):
-    plugin.load()(app)
+for _, register, _ in load_plugins("fcforge.commands", _warn):
+    register(app)

@@ -29,7 +29,7 @@ from fcforge.cli.options import (
 from fcforge.core.errors import FCForgeError
 from fcforge.core.files import write_text
 from fcforge.core.formatting import duration
-from fcforge.core.options import CheckRequest
+from fcforge.core.options import ALLOW_CODE, CheckRequest
 
 if TYPE_CHECKING:
     from fcforge.evaluation.tables import Row
@@ -225,13 +225,14 @@ def tune(
     budget: Annotated[int, Option(min=0, help=BUDGET)] = 0,
     jobs: Jobs = 0,
     device: Device = "auto",
+    allow_code: Annotated[bool, Option("--allow-code", help=ALLOW_CODE)] = False,
 ) -> None:
     """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
     from fcforge.evaluation import tuning
     from fcforge.experiments.config import load_experiment
     from fcforge.experiments.execute import place_to_train
 
-    experiment = load_experiment(config, overrides or [])
+    experiment = load_experiment(config, overrides or [], allow_code=allow_code)
     place = place_to_train(device, jobs)
     folder = out or Path("runs") / f"{config.stem}_tune"
     with progress_on_stderr("tuning") as progress:

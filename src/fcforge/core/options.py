@@ -85,6 +85,9 @@ class PeopleRequest(Request):
         return self.given(PeopleRequest)
 
 
+ALLOW_CODE = "Import modules that lie beside the config; read them first."
+
+
 @dataclass(frozen=True)
 class CheckRequest(PeopleRequest, JsonRequest):
     """A config or data to be checked."""
@@ -95,3 +98,4 @@ class CheckRequest(PeopleRequest, JsonRequest):
     overrides: list[str] = option(
         [], "A setting, e.g. training.epochs=5.", flag="--set"
     )
+    allow_code: bool = option(False, ALLOW_CODE)

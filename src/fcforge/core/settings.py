@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fcforge.core.component import Component
 
 T = TypeVar("T")
+MOST_LEVELS = 32  # of tables and lists in a config
 
 
 @dataclass(frozen=True)
@@ -429,6 +430,35 @@ def build(
 
 
 # -- overrides ----------------------------------------------------------------------------
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the tables of a TOML text.
+
+    Raises
+    ------
+    ValueError
+        If the text is no TOML (`tomllib.TOMLDecodeError`), is nested more deeply than 32 levels,
+        or holds a number with thousands of digits.
+    """
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("its brackets are nested too deeply") from None
+    level: list[Any] = [data]
+    for _ in range(MOST_LEVELS):
+        inside: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inside += value.values()
+            elif isinstance(value, list):
+                inside += value
+        if not inside:
+            return data
+        level = inside
+    raise ValueError(
+        f"its tables or lists are nested more than {MOST_LEVELS} levels deep"
+    )
+
+
 def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """Apply settings of the form ``a.b=c`` to a nested dictionary, in place, and return it.
 
@@ -449,9 +479,11 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
         if not equals or not path:
             raise ConfigError(f"--set {setting}: not of the form a.b=c.")
         try:
-            value = tomllib.loads(f"v = {text}")["v"]
+            value = parse_toml(f"v = {text}")["v"]
         except tomllib.TOMLDecodeError:
             value = text
+        except ValueError as error:
+            raise ConfigError(f"--set {path}: {error}.") from error
         node: Any = data
         *tables, last = path.strip().split(".")
         for name in tables:

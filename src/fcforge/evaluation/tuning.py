@@ -10,7 +10,7 @@ then tune on sites that are not tested at all (paper/experiments/tune_developmen
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from itertools import permutations, product
@@ -23,6 +23,7 @@ import pandas as pd
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.files import write_text
+from fcforge.core.identity import identity
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResults
 from fcforge.core.spec import Leaks, LearnerSpec
@@ -73,18 +74,27 @@ def grid_of(method: Component) -> list[Settings]:
     return [default, *(settings for settings in moved if settings != default)]
 
 
-def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
-    """The learner with every setting of its method's grid, none where nothing can be chosen.
+def candidates(
+    learner: LearnerSpec, budget: int = 0, stated: Collection[str] = ()
+) -> list[LearnerSpec]:
+    """Return the learner with every setting of its method's grid; nothing if there is no choice.
 
-    What the config sets by hand stays: only the other fields of the grid are searched. With a
-    `budget` so many settings of everything that can be chosen (times the model's own rate, weight
-    decay, epochs, strength) are drawn at random, the default first and the same for every learner
-    whose method has the same grid; fewer where there are fewer.
+    Settings that the config states stay as they are. Only the other fields of the grid are searched.
+
+    Parameters
+    ----------
+    learner : LearnerSpec
+    budget : int
+        Number of settings of everything that can be chosen (times the model's own rate, weight
+        decay, epochs, strength), drawn at random: the default first, and the same for every
+        learner whose method has the same grid. 0 tries the grid of strengths.
+    stated : collection of str
+        Training settings that the config states for all learners.
     """
     if pipeline_of(learner):  # an estimator's settings are its own
         return []
     tried: dict[str, LearnerSpec] = {}
-    trainings = _trainings(learner) if budget else [{}]
+    trainings = _trainings(learner, stated) if budget else [{}]
     for training, settings in product(trainings, grid_of(learner.method)):
         params = _kept(learner.method.params, settings)
         own = _kept(learner.training, training)
@@ -105,15 +115,24 @@ def _kept(said: Mapping[str, Any], offered: Settings) -> Settings:
     return {**said, **beside}
 
 
-def _trainings(learner: LearnerSpec) -> list[Settings]:
-    """Rates, weight decays and epochs to try; none where no network is trained."""
+def _trainings(learner: LearnerSpec, stated: Collection[str]) -> list[Settings]:
+    """Return rates, weight decays and epochs to try that are not stated by the config.
+
+    Nothing is tried where no network is trained.
+    """
     if not METHODS[learner.method.name].fits:
         return [{}]
     rate = MODELS[learner.model.name].lr
-    return [
-        {"lr": times * rate, "weight_decay": decay, "epochs": epochs}
-        for times, decay, epochs in product(RATES, DECAYS, EPOCHS)
-    ]
+    tried = []
+    for times, decay, epochs in product(RATES, DECAYS, EPOCHS):
+        settings = {"lr": times * rate, "weight_decay": decay, "epochs": epochs}
+        tried.append({k: v for k, v in settings.items() if k not in stated})
+    return tried
+
+
+def stated_training(experiment: Experiment) -> set[str]:
+    """Return the training settings of an experiment that its config states, or that are changed."""
+    return {*experiment.training_stated, *identity(experiment.training)}
 
 
 # -- trials ---------------------------------------------------------------------------------------
@@ -164,7 +183,9 @@ def inner_experiment(
     """
     tried = []
     for learner in experiment.learners:
-        for k, candidate in enumerate(candidates(learner, budget)):
+        for k, candidate in enumerate(
+            candidates(learner, budget, stated_training(experiment))
+        ):
             tried.append(replace(candidate, title=f"{learner.title} #{k}"))
     if not tried:
         raise ConfigError("no learner of this config has anything to tune.")
@@ -201,7 +222,9 @@ def judge_trials(
     by_title = by_learner(results)
     rows = []
     for learner in experiment.learners:
-        for k, candidate in enumerate(candidates(learner, budget)):
+        for k, candidate in enumerate(
+            candidates(learner, budget, stated_training(experiment))
+        ):
             runs = by_title[f"{learner.title} #{k}"]
             score = [np.nan, np.nan]
             if all(finite(run) for run in runs):

@@ -81,7 +81,7 @@ def check_target(asked: CheckRequest) -> Verdict:
         if asked.loading:
             given = ", ".join(f"--set dataset.{name}=..." for name in asked.loading)
             raise ConfigError("a config says itself how its data are read.", do=given)
-        return _check_config(target, asked.overrides)
+        return _check_config(target, asked.overrides, asked.allow_code)
     if not target.exists():
         raise DataError("no such file or folder.", where=target)
     changed = override_only({"dataset": {}}, asked.overrides)
@@ -90,12 +90,12 @@ def check_target(asked: CheckRequest) -> Verdict:
     return Verdict(str(target), cohort, check_cohort(cohort, to_split=False), [])
 
 
-def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
+def _check_config(target: Path, settings: Sequence[str], allow_code: bool) -> Verdict:
     from fcforge.experiments.collect import describe_sites
     from fcforge.experiments.config import load_experiment
     from fcforge.experiments.run import leak_notes, prepare
 
-    experiment = load_experiment(target, settings)
+    experiment = load_experiment(target, settings, allow_code=allow_code)
     cohort = load_dataset(experiment.dataset)
     findings = check_cohort(cohort)
     notes = []

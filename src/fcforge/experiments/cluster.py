@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RETRIES = 3  # of a task that failed, e.g. because a network drive did
 ALLOWED_DEATHS = 10  # of workers under one task, for schedulers that we start
 SLURM_JOBS = 4  # where `slurm` names no number
+INSTALL = "Install it: pip install '.[cluster]' in the folder of fcforge."
 TOP_UP_SECONDS = 15.0  # how often lost Slurm jobs are replaced
 
 
@@ -76,28 +77,28 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
         and are waited for without a limit.
     """
     try:
-        import dask_jobqueue  # noqa: F401  the extra has both
         from distributed import Client
     except ImportError as error:
         what = "--cluster needs Dask, which is missing."
-        do = "Install it: pip install '.[cluster]' in the folder of fcforge."
-        raise ConfigError(what, do=do) from error
+        raise ConfigError(what, do=INSTALL) from error
     if address.partition(":")[0] == "slurm":
         jobs = _slurm_jobs(address)
-        with _slurm(jobs) as ours, Client(ours, set_as_default=False) as client:
+        with _slurm(jobs) as cluster, Client(cluster, set_as_default=False) as client:
             yield client
         return
     try:
         client = Client(address, timeout=timeout, set_as_default=False)
-        client.wait_for_workers(1, timeout=timeout)
     except (OSError, ValueError) as error:
-        what = f"no Dask scheduler answers at '{address}', or it has no worker."
-        do = (
-            "Start them (`dask scheduler`; `dask worker tcp://HOST:PORT --nthreads 1 --nworkers "
-            "8`) and give that address, or slurm."
-        )
+        what = f"no Dask scheduler answers at '{address}'."
+        do = "Start one (`dask scheduler`) and give its address, tcp://HOST:PORT, or slurm."
         raise ConfigError(what, do=do) from error
     with client:
+        try:
+            client.wait_for_workers(1, timeout=timeout)
+        except TimeoutError as error:
+            what = f"the Dask scheduler at '{address}' has no worker."
+            do = f"Start some: `dask worker {address} --nthreads 1 --nworkers 8`."
+            raise ConfigError(what, do=do) from error
         yield client
 
 
@@ -114,8 +115,12 @@ def _slurm_jobs(address: str) -> int:
 def _slurm(jobs: int) -> Iterator[Any]:
     """Scheduler in this process and `jobs` Slurm jobs; a job that is lost is submitted again."""
     import dask.config
-    from dask_jobqueue import SLURMCluster
 
+    try:
+        from dask_jobqueue import SLURMCluster
+    except ImportError as error:
+        what = "--cluster slurm needs dask-jobqueue, which is missing."
+        raise ConfigError(what, do=INSTALL) from error
     said = dask.config.get("jobqueue.slurm", {})
     cores = int(said.get("cores") or 1)
     processes = int(said.get("processes") or cores)

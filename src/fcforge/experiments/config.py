@@ -47,11 +47,18 @@ FILES = ("path", "covariates", "subjects")  # settings of datasets that name fil
 @limits(seeds=SEEDS)
 @dataclass(frozen=True)
 class Experiment(Conditions):
-    """What to run: learners x orders x seeds on one dataset, as plain data."""
+    """Learners, orders and seeds to run on one dataset, as plain data.
+
+    Attributes
+    ----------
+    training_stated : tuple of str
+        Training settings that the config states; `fcforge tune` leaves them as they are.
+    """
 
     kind: ClassVar[str] = "experiment"
     dataset: Component
     learners: tuple[LearnerSpec, ...]
+    training_stated: tuple[str, ...] = ()
     title: str = "fcforge experiment"
     seeds: tuple[int, ...] = (0,)
     orders: Orders = "all"
@@ -200,6 +207,7 @@ def parse_experiment(
             tables, path, paper=said.get("protocol") == "paper", allow_code=allow_code
         ),
         training=tables.training,
+        training_stated=tuple(data.get("training", {})),
         leaks=tables.leaks,
         start=_start(dataset, tables.start, path, allow_code),
         confounds=tables.confounds.remove,

@@ -1,23 +1,29 @@
 """Config files: TOML on a base, ``--set`` on top."""
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fcforge.core.errors import ConfigError
-from fcforge.core.settings import override
+from fcforge.core.settings import override, parse_toml
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Parse a TOML file; a syntax error names the file and line."""
+    """Return the tables of a TOML file.
+
+    Raises
+    ------
+    ConfigError
+        If the file does not exist, is no TOML, is nested too deeply, or holds a number that is
+        too long. A syntax error names the line.
+    """
     path = Path(path)
     if not path.is_file():
         raise ConfigError("no such file.", where=path, do="`fcforge init` writes one.")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise ConfigError(f"not a TOML file: {error}.", where=path) from error
 
 

@@ -60,7 +60,7 @@ ACCEPT_SCANS = "accept_scans"
 
 def begin(request: ChainBeginRequest, people: Cohort, key: Signer) -> Exchange:
     """Return an empty chain with the settings that the first hospital chose by a config."""
-    experiment = config.load_experiment(request.config)
+    experiment = config.load_experiment(request.config, allow_code=request.allow_code)
     settings = first_settings(people, experiment, request.learner)
     target = people.target
     if target == Target():
