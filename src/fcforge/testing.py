@@ -1,0 +1,315 @@
+"""Contract tests for methods outside this repository.
+
+Examples
+--------
+>>> from fcforge.methods.finetune import Finetune
+>>> from fcforge.testing import check_method
+>>> check_method(Finetune)
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from fcforge.core.randomness import torch_rng
+from fcforge.core.spec import Training
+from fcforge.core.subjects import FCBatch
+from fcforge.graphs import edges, fisher_z
+from fcforge.methods.base import Lane, Learner, Method
+from fcforge.models import MODELS
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.replay.state import leaves, rows_of
+from fcforge.training.lanes import Job, shapes
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
+
+SITES = ("A", "B", "C")
+N_ROIS = 8
+N_SUBJECTS = 20
+TRAINING = Training(epochs=3, batch_size=8)
+COPY = 0.999  # correlation from which on numbers count as a copy of a subject
+
+
+def check_method(
+    method: type[Method],
+    settings: Mapping[str, Any] | None = None,
+    model: str | None = None,
+) -> None:
+    """Run the contract tests of continual-learning methods on a class.
+
+    The class is taught three tiny sites with synthetic data; this takes seconds.
+
+    Parameters
+    ----------
+    method : type
+        Subclass of `fcforge.methods.base.Method`.
+    settings : mapping, optional
+        Settings other than the defaults.
+    model : str, optional
+        Name of the model to teach; by default the first of ``method.models``, or "linear".
+
+    Raises
+    ------
+    AssertionError
+        If the method breaks the contract. The message names the rule.
+
+    Notes
+    -----
+    The rules: the class is a frozen dataclass with a name; scores are finite, of the right shape,
+    and independent of the subjects scored together; the same run gives the same numbers; the state
+    has the declared type and shapes that do not depend on the order of sites; stored and read
+    again it continues with the same numbers; a lane in a group equals the lane alone; no lane is
+    changed in place; and a method keeps no subject that it does not declare.
+    """
+    require(
+        is_dataclass(method) and issubclass(method, Method),
+        "the class must be a dataclass that derives from Method",
+    )
+    require("name" in vars(method), "the class must have a name of its own")
+    name = model or (method.models[0] if method.models else "linear")
+    learner = Learner(method(**dict(settings or {})), MODELS[name](n_rois=N_ROIS))
+    for rule in RULES:
+        rule(learner)
+
+
+def require(condition: bool, rule: str) -> None:
+    """Raise `AssertionError` with the rule if the condition is false."""
+    if not condition:
+        raise AssertionError(f"{rule}.")
+
+
+# -- a small world -----------------------------------------------------------------------------------
+def subjects(site: str, kind: str) -> FCBatch:
+    """Return correlation matrices of short series; patients have a stronger first module."""
+    rng = torch_rng(0, site, kind)
+    y = (torch.arange(N_SUBJECTS) % 5 > 2).long()
+    common = torch.randn(N_SUBJECTS, 1, 30, generator=rng)
+    series = torch.randn(N_SUBJECTS, N_ROIS, 30, generator=rng)
+    series[:, : N_ROIS // 2] += common * (0.4 + 0.8 * y[:, None, None])
+    return FCBatch(torch.stack([torch.corrcoef(one) for one in series]), y)
+
+
+@dataclass
+class World:
+    """A bank with the subjects of the sites, in a chosen precision."""
+
+    dtype: torch.dtype = torch.float32
+    bank: Bank = field(default_factory=Bank)
+
+    def add(self, site: str, kind: str, batch: FCBatch) -> Tensor:
+        """Put subjects into the bank and return their rows."""
+        pool = PoolName(kind, site, 0, f"train:{len(batch)}")
+        return self.bank.add(pool, FCBatch(batch.fc.to(self.dtype), batch.y))
+
+    def view(self, site: str, position: int) -> SiteView:
+        """Return the view of a site, with a stand-in for its generator."""
+
+        def synthesise(n: int) -> Tensor:
+            batch = subjects(site, "synthetic")
+            repeated = torch.arange(n) % len(batch)
+            noise = torch.linspace(0.9, 1.0, n)[:, None, None]
+            fc = batch.fc[repeated] * noise + torch.eye(N_ROIS) * (1 - noise)
+            return self.add(site, "synthetic", FCBatch(fc, batch.y[repeated]))
+
+        rows = self.add(site, "real", subjects(site, "real"))
+        return SiteView(site, position, self.bank, rows, rows[:0], synthesise)
+
+    def start(self, learner: Learner, seed: int = 0) -> Lane:
+        """Return the lane before the first site, in the world's precision."""
+
+        def cast(value: Tensor) -> Tensor:
+            return value.to(self.dtype) if value.is_floating_point() else value
+
+        return pytree.tree_map(cast, start_lane(learner, seed))
+
+    def teach(
+        self,
+        learner: Learner,
+        lanes: list[Lane],
+        order: tuple[str, ...],
+        seeds: tuple[int, ...] = (0,),
+    ) -> list[Lane]:
+        """Teach the last site of an order to lanes that have learned the others, as one group."""
+        position = len(order) - 1
+        jobs = [
+            Job(lane, self.view(order[-1], position), seed, order)
+            for lane, seed in zip(lanes, seeds, strict=True)
+        ]
+        return learn_site(learner, jobs, self.bank, TRAINING)
+
+    def lane_after(
+        self, learner: Learner, order: tuple[str, ...], seed: int = 0
+    ) -> Lane:
+        """Return the lane after all sites of an order."""
+        lane = self.start(learner, seed)
+        for i in range(len(order)):
+            (lane,) = self.teach(learner, [lane], order[: i + 1], (seed,))
+        return lane
+
+
+def same(a: Lane, b: Lane, tolerance: float = 0.0) -> bool:
+    """Return whether two lanes have equal tensors, up to a tolerance for real numbers."""
+    first, second = a.named(), b.named()
+    if first.keys() != second.keys():
+        return False
+    for name, value in first.items():
+        allowed = tolerance if value.is_floating_point() else 0.0
+        other = second[name]
+        if value.shape != other.shape:
+            return False
+        if not torch.allclose(value, other, rtol=allowed, atol=allowed, equal_nan=True):
+            return False
+    return True
+
+
+# -- the rules ---------------------------------------------------------------------------------------
+def scores_are_finite(learner: Learner) -> None:
+    """Check shape and finiteness of the scores, and that subjects are scored one by one."""
+    world = World()
+    lane = world.lane_after(learner, SITES)
+    inputs = learner.model.prepare(subjects("new", "test").fc)
+    with torch.no_grad():
+        logits = learner.method.logits(learner.model, lane, inputs)
+        half = {k: v[: N_SUBJECTS // 2] for k, v in inputs.items()}
+        few = learner.method.logits(learner.model, lane, half)
+    wanted = (N_SUBJECTS, learner.model.n_outputs)
+    require(tuple(logits.shape) == wanted, "logits must have the shape (n, n_outputs)")
+    require(bool(torch.isfinite(logits).all()), "scores must be finite")
+    require(
+        torch.allclose(few, logits[: len(few)], atol=1e-5),
+        "the score of a subject must not depend on the others that are scored with it",
+    )
+
+
+def runs_repeat(learner: Learner) -> None:
+    """Check that the same run gives the same numbers."""
+    a, b = (World().lane_after(learner, SITES) for _ in range(2))
+    require(
+        same(a, b),
+        "two equal runs must give equal numbers: draw from the key that a hook gets, or from "
+        "site.rng in end_site",
+    )
+
+
+def state_is_typed(learner: Learner) -> None:
+    """Check the type of the state, and that its shapes do not depend on the order of sites."""
+    world = World()
+    a = world.lane_after(learner, ("A", "B"))
+    b = world.lane_after(learner, ("C", "A"))
+    declared = learner.method.State
+    require(
+        isinstance(a.state, declared)
+        and isinstance(world.start(learner).state, declared),
+        f"lane.state must be a {declared.__name__}, the class's State, from start on",
+    )
+    require(
+        shapes(a) == shapes(b),
+        "shapes of the state must depend on the number of sites, not on their order",
+    )
+
+
+def state_is_stored(learner: Learner) -> None:
+    """Check that a lane that was stored and read again continues with the same numbers.
+
+    In double precision: a stored lane has its parameters in another order, and sums over them are
+    rounded differently.
+    """
+    world = World(torch.float64)
+    lane = world.lane_after(learner, SITES[:2])
+    read = Lane.from_named(dict(sorted(lane.named().items())), learner.method.State)
+    (a,) = world.teach(learner, [lane], SITES)
+    (b,) = world.teach(learner, [read], SITES)
+    require(
+        same(a, b, 1e-9), "a state that was stored must continue with the same numbers"
+    )
+
+
+def lanes_are_independent(learner: Learner) -> None:
+    """Check that a lane in a group equals the lane alone, in double precision."""
+    world = World(torch.float64)
+    orders = (("A", "B", "C"), ("B", "A", "C"))
+    before = [
+        world.lane_after(learner, order[:2], seed) for seed, order in enumerate(orders)
+    ]
+    alone = [
+        world.teach(learner, [lane], order, (seed,))[0]
+        for seed, (lane, order) in enumerate(zip(before, orders, strict=True))
+    ]
+    jobs = [
+        Job(lane, world.view("C", 2), seed, order)
+        for seed, (lane, order) in enumerate(zip(before, orders, strict=True))
+    ]
+    together = learn_site(learner, jobs, world.bank, TRAINING)
+    for one, other in zip(alone, together, strict=True):
+        require(
+            same(one, other, 1e-9),
+            "a lane in a group must equal the lane alone: hooks that are lifted must be pure "
+            "functions of their arguments",
+        )
+
+
+def lanes_are_not_changed(learner: Learner) -> None:
+    """Check that no hook changes the lane that it is given."""
+    world = World()
+    lane = world.lane_after(learner, SITES[:2])
+    before = pytree.tree_map(torch.clone, lane)
+    world.teach(learner, [lane], SITES)
+    require(same(lane, before), "hooks must return new lanes and change none in place")
+
+
+def keeps_is_true(learner: Learner) -> None:
+    """Check that the state holds no subject that the method does not declare."""
+    method = learner.method
+    world = World()
+    lane = world.lane_after(learner, SITES)
+    if method.keeps == "nothing":
+        held = [leaf.name for leaf in leaves(lane.state) if not leaf.marks]
+        require(not held, f"keeps is 'nothing', but the state has {', '.join(held)}")
+    if method.keeps == "real subjects":
+        return
+    for name, rows in rows_of(lane.state).items():
+        real = world.bank.real_rows(rows)
+        require(not len(real), f"the state has rows of real subjects in {name}")
+    fc = torch.cat([subjects(site, "real").fc for site in SITES])
+    x = edges(fc).double()
+    for form in (x, fisher_z(x)):
+        for leaf in leaves(lane.state):
+            value = leaf.value
+            if not value.is_floating_point():
+                continue
+            require(
+                not _holds(value, form)
+                and not _holds(value.mT if value.dim() > 1 else value, form),
+                f"the state has a copy of a real subject in {leaf.name}; declare keeps = "
+                "'real subjects'",
+            )
+
+
+def _holds(value: Tensor, subject: Tensor) -> bool:
+    """Return whether any stretch of a tensor is a copy of a subject's features (n, d)."""
+    flat = value.double().reshape(-1)
+    d = subject.shape[1]
+    if flat.numel() < d:
+        return False
+
+    def unit(x: Tensor) -> Tensor:
+        x = x - x.mean(1, keepdim=True)
+        return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
+
+    windows = flat.unfold(0, d, 1)
+    return bool((unit(windows) @ unit(subject).T).abs().max() > COPY)
+
+
+RULES: tuple[Callable[[Learner], None], ...] = (
+    scores_are_finite,
+    state_is_typed,
+    lanes_are_not_changed,
+    runs_repeat,
+    state_is_stored,
+    lanes_are_independent,
+    keeps_is_true,
+)
