@@ -122,9 +122,7 @@ needs_proc = pytest.mark.skipif(
 def test_flat_over_hundreds_of_steps() -> None:
     """Live tensors stay the same to the byte; the process grows by less than a lane per 100."""
     machine = Machine("cpu", lanes=2, rois=12, hidden=64, refresh=40)
-    lane = sum(
-        v.numel() * v.element_size() for v in machine.lanes[0].named().values()
-    )
+    lane = sum(v.numel() * v.element_size() for v in machine.lanes[0].named().values())
     meter = Meter(lambda: live_tensors() * 2**40 + resident(), (85, STEPS))
     machine.run(STEPS, meter)
     tensors = [value // 2**40 for value in meter.seen.values()]

@@ -82,7 +82,7 @@ def require(condition: bool, rule: str) -> None:
         raise AssertionError(f"{rule}.")
 
 
-# -- a small world -----------------------------------------------------------------------------------
+# -- a small world -------------------------------------------------------------------------------
 def subjects(site: str, kind: str) -> FCBatch:
     """Return correlation matrices of short series; patients have a stronger first module."""
     rng = torch_rng(0, site, kind)
@@ -166,7 +166,7 @@ def same(a: Lane, b: Lane, tolerance: float = 0.0) -> bool:
     return True
 
 
-# -- the rules ---------------------------------------------------------------------------------------
+# -- the rules -----------------------------------------------------------------------------------
 def scores_are_finite(learner: Learner) -> None:
     """Check shape and finiteness of the scores, and that subjects are scored one by one."""
     world = World()

@@ -1,6 +1,7 @@
-"""The methods, one short file each. To add one, write its file: `METHODS` finds the class.
+"""The methods, one file each, and their pairing with models.
 
-`build_learner` joins a method to its model and holds them against each other.
+`METHODS` finds the class of every file in this package and of every entry point of the group
+``fcforge.methods``. `build_learner` pairs a method with its model and checks that they fit.
 """
 
 from collections.abc import Collection
@@ -27,19 +28,33 @@ __all__ += ["build_learner", "make_method", "require_kind", "scorer_of"]
 
 
 def make_method(component: Component) -> Method:
-    """Method by name with its hyper-parameters; a wrong name or setting says what is known."""
+    """Return the method of a component; an unknown name or setting raises `ConfigError`."""
     return build("method", component, METHODS)
 
 
 def build_learner(
     spec: LearnerSpec, n_rois: int, has_start: bool = True, target: Target = TWO_CLASSES
 ) -> Learner:
-    """Method and model of a learner, checked against each other, a start and the target."""
+    """Build the method and the model of a learner, and check that all parts fit.
+
+    Parameters
+    ----------
+    spec : LearnerSpec
+    n_rois : int
+    has_start : bool
+        Whether the run has public subjects with a base model.
+    target : Target
+
+    Raises
+    ------
+    ConfigError
+        If a name or a setting is unknown, or a part cannot work with the others.
+    """
     method = make_method(spec.method)
     where = f"learner '{spec.title}'"
     _require_parts(spec, method, has_start, where)
-    usual = {"features": method.features} if method.features else {}
-    named = replace(spec.model, params={**usual, **spec.model.params})
+    default = {"features": method.features} if method.features else {}
+    named = replace(spec.model, params={**default, **spec.model.params})
     size = {"n_rois": n_rois, "n_outputs": target.outputs}
     model = build("model", named, MODELS, **size)
     parts: list[Any] = [method, model]
@@ -54,7 +69,7 @@ def build_learner(
 def _require_parts(
     spec: LearnerSpec, method: Method, has_start: bool, where: str
 ) -> None:
-    """Raise `ConfigError` where the method has another model, no generator or no start."""
+    """Raise `ConfigError` if the method lacks its model, a generator or public subjects."""
     if method.models and spec.model.name not in method.models:
         works = f"method '{method.name}' works on model {' or '.join(method.models)}"
         do = f"Set model = '{method.models[0]}'."
@@ -78,7 +93,18 @@ def _require_parts(
 def require_kind(
     target: Target, able: Collection[str], what: str, where: str = ""
 ) -> None:
-    """Raise `ConfigError` where something cannot learn a target of this kind."""
+    """Raise `ConfigError` if a part cannot learn a target.
+
+    Parameters
+    ----------
+    target : Target
+    able : collection of str
+        Kinds of target that the part can learn.
+    what : str
+        Name of the part, for the error message.
+    where : str
+        Place of the part, for the error message.
+    """
     if target.kind not in able:
         given = f"{target.name}, {target.kind}"
         raise ConfigError(
@@ -90,7 +116,20 @@ def require_kind(
 
 
 def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
-    """Log odds of a lane in float64 on the CPU, to be explained; of a number the number."""
+    """Return a lane's score function for explanations, in float64 on the CPU.
+
+    Parameters
+    ----------
+    learner : Learner
+    lane : Lane
+    temperature : float
+        Divisor of the log odds.
+
+    Returns
+    -------
+    Scorer
+        Of the log odds of two classes, or of a number.
+    """
     tensors = {name: value.cpu() for name, value in lane.named().items()}
     for name, value in tensors.items():
         tensors[name] = value.double() if value.is_floating_point() else value

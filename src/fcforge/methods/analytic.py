@@ -6,7 +6,7 @@ classes; a number as it is) to the second moments
 a QR decomposition: the same numbers in min(n, p + 2) rows instead of p + 2). From M alone follow
 the standardisation of the features and the ridge weights. Nothing is forgotten: after the last
 site the weights are those of one ridge regression on all sites together, whatever the order. No
-subject is kept, but second moments of few subjects say a lot about them: see the privacy audit.
+subject is kept, but second moments of few subjects reveal a lot about them: see the privacy audit.
 """
 
 import math
@@ -56,12 +56,12 @@ class Analytic(Method):
     Parameters
     ----------
     penalty : float or "gcv"
-        Ridge penalty per standardised feature, by default that of the base model: chosen on the public people
-        of ABIDE's fourteen smaller sites (paper/results/start_choice.json). "gcv" chooses it at
-        every stage by generalised cross-validation of the statistics, without touching a test
-        split.
+        Ridge penalty per standardised feature. The default, that of the base model, was chosen on
+        the public subjects of ABIDE's fourteen smaller sites (paper/results/start_choice.json).
+        "gcv" chooses it at every stage by generalised cross-validation of the statistics, without
+        touching a test split.
     public_weight : float
-        What one of a run's public people counts, a site's own subject counting 1.
+        Weight of a run's public subject; a site's own subject has weight 1.
     """
 
     penalty: float | Literal["gcv"] = PENALTY

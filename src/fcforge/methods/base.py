@@ -54,7 +54,7 @@ class Lane(NamedTuple):
         return self._replace(state=self.state._replace(**fields))
 
     def named(self) -> dict[str, Tensor]:
-        """Return all tensors by their stored names: ``params/...``, ``stats/...``, ``state/...``."""
+        """Return all tensors by their stored names, e.g. ``params/conv0.weight``."""
         return {
             f"{part}/{key}": value
             for part, tree in self._asdict().items()
@@ -124,7 +124,7 @@ def prediction(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Method(Checked):
-    """A continual-learning method. Fields are hyper-parameters; what it learns is in ``lane.state``.
+    """A continual-learning method: fields are hyper-parameters, ``lane.state`` is what it learns.
 
     **To implement:** a `name`, and those of the ten hooks below that differ from fine-tuning.
     A method that carries something from site to site also names the type of its state in `State`

@@ -1,9 +1,9 @@
 r"""FORGE in closed form: the same objective with squared loss on a linear head, solved exactly.
 
 The memory, its tuples (G, y, u, r) and the sampler are FORGE's
-(`fcforge.methods.shared.synthetic_memory`). A
-linear head on fixed features has logits :math:`h = (-s, s)` with score :math:`s = x^\top w + b`.
-With labels :math:`t = \mp 1` the objective over the n subjects of the open site becomes
+(`fcforge.methods.shared.synthetic_memory`). A linear head on fixed features has logits
+:math:`h = (-s, s)` with score :math:`s = x^\top w + b`. With labels :math:`t = \mp 1` the
+objective over the n subjects of the open site becomes
 
 .. math::
 
@@ -101,8 +101,8 @@ class ForgeRidge(SyntheticMemory):
     """FORGE on a linear model without a gradient step.
 
     At every site the sampler chooses K remembered subjects `rounds` times. Each time the
-    objective is solved exactly; the head is the mean of the solutions so far, and what it now
-    says of past sites is what the sampler sees next. Averaging lets all candidates be heard
+    objective is solved exactly. The head is the mean of the solutions so far, and its outputs for
+    past sites are the next contexts of the sampler. Averaging lets all candidates contribute
     although only K are replayed at once. With ``l1 = l2 = 0`` nothing of the past is left and
     every site is a ridge regression of its own, whatever came before: the exact form of
     fine-tuning.
@@ -112,14 +112,15 @@ class ForgeRidge(SyntheticMemory):
     penalty : float
         Ridge penalty per feature: alpha = penalty * p, for features of about unit spread.
         Fixed, because choosing it by generalised cross-validation at every stage was worse on
-        inner validation (docs/results/history.md): a single site is too small to tell.
+        inner validation (docs/results/history.md): a single site is too small for it.
     rounds : int
         Choices per site, 60 epochs at a refresh of 5 being 12.
     balance : float
-        How far the classes of a site are brought to equal weight, 0 (each subject counts alike)
-        to 1 (each class counts alike); see `balance_classes`.
+        Degree to which the classes of a site are brought to equal weight, from 0 (subjects have
+        equal weights) to 1 (classes have equal weights); see `balance_classes`.
     **settings
-        Those of the memory and its sampler, `fcforge.methods.shared.synthetic_memory.SyntheticMemory`.
+        Those of the memory and its sampler, see
+        `fcforge.methods.shared.synthetic_memory`.
     """
 
     penalty: float = 0.5

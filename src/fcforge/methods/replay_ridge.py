@@ -1,7 +1,7 @@
 r"""Replay of real subjects in closed form: the terms of ER and DER++ on the solver of FORGE's.
 
-What `forge_ridge` does with synthetic subjects is done with remembered real ones, on the same
-features, penalty and weights, so that the two differ in nothing but who is replayed:
+It differs from `forge_ridge` only in the replayed subjects, which are real; features, penalty and
+weights are the same:
 
 .. math:: \sum_{i} (s_i - t_i)^2 + \sum_{j \in M} m_j \Bigl[\lambda_1 (s_j - t_j)^2
           + \lambda_2 (s_j - u_j)^2\Bigr] + \alpha \|w\|^2,
@@ -43,11 +43,10 @@ class ReplayRidge(Rehearsal):
     penalty : float
         Ridge penalty per feature, as `forge_ridge`'s.
     weigh : {"sites", "subjects"}
-        Whether each past site counts as much as the open one, however few of it are remembered
-        (m = n / number remembered of that site), or each remembered subject as one (m = 1).
+        Whether each past site has the weight of the open one, however few of its subjects are
+        remembered (m = n / number remembered of that site), or each subject has weight m = 1.
     **settings
-        Those of the memory, `fcforge.methods.shared.rehearsal.Rehearsal`; nothing is drawn from
-        it, everybody in it is used.
+        Those of the memory, `fcforge.methods.shared.rehearsal.Rehearsal`. All of it is used.
     """
 
     l1: float = 0.5
@@ -65,7 +64,7 @@ class ReplayRidge(Rehearsal):
 
     @property
     def draws(self) -> int:
-        """Nothing is drawn: everybody remembered is part of the one solution."""
+        """No draw: every remembered subject is part of the solution."""
         return 0
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
@@ -89,7 +88,7 @@ class ReplayRidge(Rehearsal):
     def targets(
         self, memory: RankedMemory, slot: Tensor, n: int
     ) -> tuple[Tensor, Tensor]:
-        """Return targets (k, c) and weights (k,) of remembered subjects, at a site of `n` subjects."""
+        """Return targets (k, c) and weights (k,) of remembered subjects; the open site has `n`."""
         y = memory.y[slot]
         logits = memory.logits[slot].double()
         mass = torch.full(

@@ -57,7 +57,7 @@ def squared_energy(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
 
 
 def topology_importance(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
-    r"""Return the squared gradient of :math:`\|e\|_2` over all edges of all graphs, like `weight`."""
+    r"""Return the squared gradient, like `weight`, of :math:`\|e\|_2` over all edges."""
     total = torch.zeros_like(weight[0, 0])
     slope = torch.zeros_like(weight)
     each = torch.func.grad_and_value(squared_energy)

@@ -174,7 +174,7 @@ def solve_2x2(a: Tensor, b: Tensor) -> Tensor:
 
 
 def half_solve_2x2(a: Tensor, e: Tensor) -> Tensor:
-    """Return ``L^{-T} e`` with ``A = L L^T``; of standard normal e (..., 2) it has covariance A^{-1}."""
+    """Return ``L^{-T} e`` with ``A = L L^T``, of covariance A^{-1} for standard normal e."""
     l11 = a[..., 0, 0].clamp(min=1e-20).sqrt()
     l21 = a[..., 0, 1] / l11
     l22 = (a[..., 1, 1] - l21 * l21).clamp(min=1e-20).sqrt()

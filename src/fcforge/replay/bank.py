@@ -26,26 +26,35 @@ MOST_KNOWN = 600  # results kept by `Bank.once`; pairs of pools of twenty sites 
 
 
 def gather(inputs: Inputs, rows: Tensor) -> Inputs:
-    """Prepared inputs of some rows."""
+    """Return the prepared inputs of some rows."""
     if rows.device.type != "cpu" or rows.dim() != 1:
         return {k: v[rows] for k, v in inputs.items()}
-    return {
-        k: v.index_select(0, rows) for k, v in inputs.items()
-    }  # a third of the time
+    # three times as fast on a CPU
+    return {k: v.index_select(0, rows) for k, v in inputs.items()}
 
 
 def joined(parts: Sequence[Inputs]) -> Inputs:
-    """Prepared inputs of all subjects of the parts, one after another."""
+    """Concatenate the prepared inputs of several groups of subjects."""
     return {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
 
 
 class PoolName(NamedTuple):
-    """Stable name of a pool: what a store writes instead of row numbers."""
+    """Stable name of a pool, which a store writes instead of row numbers.
 
-    kind: str  # "real", "synthetic", or "test" under the `context_on_test` leak
+    Attributes
+    ----------
+    kind : str
+        "real", "synthetic", "public", or "test" under the `context_on_test` leak.
+    site : str
+    seed : int
+    part : str
+        All else that decides the subjects: the split, or the size and the generator.
+    """
+
+    kind: str
     site: str
     seed: int
-    part: str  # "train", "val", or the hash of the generator
+    part: str
 
 
 class Bank:
@@ -60,9 +69,8 @@ class Bank:
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
         self._fc: dict[PoolName, Tensor] = {}
-        self.y = torch.empty(
-            0, dtype=torch.int64, device=self.device
-        )  # diagnoses of all rows
+        # labels of all rows
+        self.y = torch.empty(0, dtype=torch.int64, device=self.device)
         self._pools: dict[PoolName, range] = {}
         self._prepared: dict[Model, tuple[int, Inputs]] = {}
         self._known: dict[Hashable, Any] = {}
@@ -75,7 +83,7 @@ class Bank:
         return name in self._pools
 
     def add(self, name: PoolName, batch: FCBatch) -> Tensor:
-        """Put a pool into the bank (once; the same name again returns the same rows)."""
+        """Put a pool into the bank and return its rows; an existing pool stays as it is."""
         if name not in self._pools:
             self._pools[name] = range(self._n, self._n + len(batch))
             self._fc[name] = batch.fc.to(self.device)
@@ -84,12 +92,12 @@ class Bank:
         return self.rows(name)
 
     def rows(self, name: PoolName) -> Tensor:
-        """Rows (n,) of a pool."""
+        """Return the rows (n,) of a pool."""
         pool = self._pools[name]
         return torch.arange(pool.start, pool.stop, device=self.device)
 
     def fc(self, rows: Tensor) -> Tensor:
-        """FC (n, R, R) of some rows."""
+        """Return the FC (n, R, R) of some rows."""
         names, pool, item = self.address(rows)
         like = next(iter(self._fc.values()))
         found = like.new_empty(len(rows), *like.shape[1:])
@@ -99,7 +107,7 @@ class Bank:
         return found
 
     def inputs(self, model: Model) -> Inputs:
-        """Prepared inputs of all rows; computed once per subject, grown when pools are added."""
+        """Return the prepared inputs of all rows; each subject is prepared once."""
         done, cached = self._prepared.get(model, (0, {}))
         if done < self._n:
             parts = [cached] if done else []
@@ -112,9 +120,9 @@ class Bank:
         return cached
 
     def products(self, model: Model, rows: Tensor) -> Tensor:
-        """Inner products (n, n) of the edges of some rows, float64; whole pools are kept.
+        """Return the inner products (n, n) of the edges of some rows, in float64.
 
-        Orders of the same sites ask for the same pairs again and again.
+        Products of whole pools are cached, because all orders of the same sites use them.
         """
         x = self.inputs(model)["edges"]
         names, pool, item = self.address(rows)
@@ -130,6 +138,7 @@ class Bank:
         return found if bool((by_pool.diff() > 0).all()) else found[back][:, back]
 
     def _block(self, x: Tensor, model: Model, a: PoolName, b: PoolName) -> Tensor:
+        """Return the cached inner products of two pools with edges x."""
         first, second = sorted((a, b))
 
         def multiply() -> Tensor:
@@ -142,19 +151,24 @@ class Bank:
         return block if a == first else block.T
 
     def once(self, name: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gave when it was last asked for; the latest few hundred are kept."""
+        """Return the result of `compute`, cached by name; the latest few hundred are kept."""
         if name not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
             self._known[name] = compute()
         return self._known[name]
 
-    # -- addresses: what a store writes, so that no subject is ever copied into it -----------------
+    # -- addresses -----------------------------------------------------------------------------
     def address(self, rows: Tensor) -> tuple[list[PoolName], Tensor, Tensor]:
-        """Pools that `rows` lie in, and for each row its pool's number and its place there.
+        """Turn rows into addresses, which a store writes so that no subject is copied into it.
 
-        Empty slots (row -1) get pool -1. Both come back on the CPU: asking a GPU about every pool
-        would wait for it every time.
+        Returns
+        -------
+        pools : list of PoolName
+            Pools that contain some of the rows.
+        pool, item : Tensor of shape (n,), int64
+            Place of each row's pool among these, and of the row in its pool; -1 for empty slots
+            (row -1). Both are on the CPU, to avoid one synchronisation with a GPU per pool.
         """
         rows = rows.cpu()
         pools: list[PoolName] = []
@@ -169,7 +183,7 @@ class Bank:
         return pools, pool, item
 
     def locate(self, pools: Sequence[PoolName], pool: Tensor, item: Tensor) -> Tensor:
-        """Inverse of `address`."""
+        """Turn addresses back into rows; the inverse of `address`."""
         start = torch.tensor(
             [self._pools[p].start for p in pools] + [0], device=self.device
         )
@@ -178,7 +192,7 @@ class Bank:
         return torch.where(pool >= 0, start[pool] + item, -1)
 
     def real_rows(self, rows: Tensor) -> Tensor:
-        """Those of `rows` that are real subjects: whoever is not synthetic."""
+        """Return the rows among `rows` whose subjects are not synthetic."""
         names, pool, _ = self.address(rows)
         real = [i for i, name in enumerate(names) if name.kind != "synthetic"]
         return rows.cpu()[torch.isin(pool, torch.tensor(real))]
@@ -218,20 +232,21 @@ class PublicView:
 
 @dataclass
 class SiteView:
-    """What a method is shown of the open site: its training subjects, nothing else.
+    """The open site as a method sees it: its training subjects, nothing else.
 
-    The engine seals it after ``end_site``; from then on every look raises `SealedError`.
+    The engine seals the view after ``end_site``; from then on every access raises `SealedError`.
 
     Parameters
     ----------
     name : str
     position : int
-        How many sites were learned before this one.
+        Number of sites learned before this one.
     bank : Bank
     train, val : Tensor
         Rows of the learning and validation parts.
     synthesise : callable or None
-        Makes (or fetches) n synthetic subjects of the site and returns their rows.
+        Generates n synthetic subjects of the site, or reads them from a cache, and returns their
+        rows.
     leaked : Tensor or None
         Rows of the site's test subjects, only ever given under the `context_on_test` leak.
     public : PublicView or None
@@ -239,9 +254,9 @@ class SiteView:
     seed : int
         Of the run, for what depends on the site alone.
     wanted : bool
-        Whether anybody asks for the model after this site; False: it is only shown.
+        Whether the model after this site will be evaluated; False if the site is only shown.
     rng : torch.Generator
-        For what is drawn once, when the site ends.
+        Random generator for draws in ``end_site``.
     """
 
     name: str
@@ -258,10 +273,11 @@ class SiteView:
     rng: torch.Generator = field(init=False)
 
     def seal(self) -> None:
-        """The learner has had its last look."""
+        """Refuse all further access."""
         self.open = False
 
     def _check(self, what: str) -> None:
+        """Raise `SealedError` if the site has been sealed."""
         if not self.open:
             raise SealedError(
                 f"{what} of site '{self.name}' was asked for after the site was sealed.",
@@ -285,13 +301,13 @@ class SiteView:
         return self.bank.fc(self.rows)
 
     def inputs(self, model: Model) -> Inputs:
-        """Their prepared inputs."""
+        """Return their prepared inputs."""
         return gather(self.bank.inputs(model), self.rows)
 
     def synthetic(self, n: int) -> Tensor:
-        """Rows of `n` synthetic subjects made from this site's training part.
+        """Return the rows of `n` synthetic subjects made from this site's training part.
 
-        Class shares are those of the training part. The same call gives the same subjects.
+        Class shares are those of the training part. The same call returns the same subjects.
         """
         self._check("generator")
         if self.synthesise is None:

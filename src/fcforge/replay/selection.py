@@ -18,7 +18,7 @@ JITTER = 1e-4  # of the authors' code, added to a covariance that has no full ra
 
 
 def margin(logits: Tensor) -> Tensor:
-    r"""Return the difference :math:`p_{(1)} - p_{(2)}` (n,) of the two largest class probabilities."""
+    r"""Return the difference :math:`p_{(1)} - p_{(2)}` (n,) of the two largest probabilities."""
     p = torch.softmax(logits, -1)
     p = p if p.shape[-1] == 2 else p.topk(2, dim=-1).values
     return (p[..., 0] - p[..., 1]).abs()

@@ -32,7 +32,7 @@ CHUNK = 16  # subjects whose gradients are held at a time
 
 
 class Anchor(NamedTuple):
-    """Importance of every parameter and the value it is pulled to; empty before a site has ended."""
+    """Importance of every parameter and its anchor; empty before a site has ended."""
 
     importance: Params
     anchor: Params

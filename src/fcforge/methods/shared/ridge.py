@@ -18,12 +18,12 @@ BLOCK = 64  # rows of a root that are turned at once
 
 
 def n_columns(n_outputs: int) -> int:
-    """Scores of a person: one, or of more than two classes one of each."""
+    """Return the number of scores per subject: one, or one per class of more than two."""
     return n_outputs if n_outputs > 2 else 1
 
 
 def coded(y: Tensor, n_outputs: int) -> Tensor:
-    """Targets (n, c), float64: -1 or +1 for each class; of two the patients', a number as it is."""
+    """Return targets (n, c), float64: -1 or +1 per class (one column for two), or a number."""
     if n_outputs == 1:
         return y.double()[:, None]
     member = F.one_hot(y, n_outputs) if n_outputs > 2 else y[:, None]
@@ -31,7 +31,7 @@ def coded(y: Tensor, n_outputs: int) -> Tensor:
 
 
 def recalled_targets(y: Tensor, logits: Tensor, l1: float, l2: float) -> Tensor:
-    """Mean (k, c), weighted by l1 and l2, of targets and of stored scores."""
+    """Return the mean (k, c) of targets and stored scores, weighted by l1 and l2."""
     n_outputs = logits.shape[1]
     u = logits
     if n_outputs == 2:
@@ -40,12 +40,12 @@ def recalled_targets(y: Tensor, logits: Tensor, l1: float, l2: float) -> Tensor:
 
 
 def logits_of(score: Tensor, n_outputs: int) -> Tensor:
-    """Logits (..., n_outputs) of scores (..., c): of two classes (-s, s), else the scores."""
+    """Return logits (..., n_outputs) of scores (..., c): (-s, s) for two classes."""
     return torch.cat([-score, score], -1) if n_outputs == 2 else score
 
 
 def linear_head(weight: Tensor, bias: Tensor, n_outputs: int = 2) -> Params:
-    """Parameters of a linear model whose scores are x @ weight (q, c) + bias (c,)."""
+    """Return the parameters of a linear model with scores x @ weight (q, c) + bias (c,)."""
     return {
         "head.0.weight": logits_of(weight, n_outputs).T.float().contiguous(),
         "head.0.bias": logits_of(bias, n_outputs).float(),
@@ -67,7 +67,7 @@ class Dual(NamedTuple):
 
 
 def dual_ridge(gram: Tensor, target: Tensor, mass: Tensor, penalty: float) -> Dual:
-    r"""Exact minimum, the unpenalised intercept included.
+    r"""Solve weighted ridge regression with an unpenalised intercept exactly.
 
     With :math:`\bar x, \bar t` the means weighted by m and :math:`s_i = \sqrt{m_i}`,
 
@@ -83,7 +83,7 @@ def dual_ridge(gram: Tensor, target: Tensor, mass: Tensor, penalty: float) -> Du
         :math:`K = X X^\top`.
     target : Tensor of shape (n, c)
     mass : Tensor of shape (n,)
-        m, at least zero: how many subjects a subject counts for.
+        m, at least zero: weights of the subjects.
     penalty : float
         :math:`\alpha > 0`.
     """
@@ -103,11 +103,11 @@ def dual_ridge(gram: Tensor, target: Tensor, mass: Tensor, penalty: float) -> Du
 def balance_classes(
     mass: Tensor, y: Tensor, site: Tensor, strength: float, n_classes: int = 2
 ) -> Tensor:
-    r"""Masses (n,) with the classes of every site brought nearer to equal weight.
+    r"""Return masses (n,) that bring the classes of every site nearer to equal weight.
 
     .. math:: m'_i \propto m_i\, q_{c(i)}^{-\gamma}
 
-    with :math:`q_c` the share of the site's mass that class c has. What a site weighs in all is
+    with :math:`q_c` the share of the site's mass that class c has. The total mass of a site is
     kept. With :math:`\gamma = 1` all classes weigh alike, with 0 nothing changes.
 
     Parameters
@@ -134,10 +134,10 @@ def balance_classes(
 
 # -- from statistics alone -------------------------------------------------------------------------
 def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
-    r"""R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q).
+    r"""Return R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q).
 
-    R is triangular already, so that block by block only its own rows and A have to be turned.
-    What is then left of A is zero in the columns of R, and gets a triangle of its own.
+    R is triangular already, so that block by block only its own rows and A are rotated. The rest
+    of A is then zero in the columns of R, and gets a triangle of its own.
     """
     rows = rows.to(root)
     done = len(root)
@@ -159,7 +159,7 @@ def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
 
 
 def _turned(rows: Tensor, k: int) -> Tensor:
-    """Rows rotated so that their leading k columns are triangular: one matrix product for all."""
+    """Rotate rows so that their leading k columns are triangular, by one matrix product."""
     found = torch.empty_like(rows)
     (turn, triangle) = torch.linalg.qr(rows[:, :k], mode="complete")
     found[:, :k] = triangle
@@ -168,7 +168,7 @@ def _turned(rows: Tensor, k: int) -> Tensor:
 
 
 def gram(z: Tensor) -> Tensor:
-    r""":math:`Z Z^\top` (m, m) of Z (m, p); the half above the diagonal is not computed twice."""
+    r"""Return :math:`Z Z^\top` (m, m) of Z (m, p), computing only one of its two halves."""
     out = z.new_empty(len(z), len(z))
     parts = torch.arange(len(z), device=z.device).chunk(8)
     for part in parts:
@@ -193,11 +193,11 @@ class Ridge(NamedTuple):
 
 
 def _standardise(one: Tensor, x: Tensor, n: float, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and spread (p,) of features x (m, p) of a root; standardised they go into `z`."""
+    """Write standardised features x (m, p) of a root into `z`; return mean and spread (p,)."""
     mean = (one @ x) / n
     torch.addr(x, one, mean, alpha=-1, out=z)  # centred: orthogonal to `one`
     sd = torch.linalg.vector_norm(z, dim=0) / math.sqrt(n)
-    sd = torch.where(sd < 1e-5, torch.inf, sd)  # a flat edge says nothing: weight zero
+    sd = torch.where(sd < 1e-5, torch.inf, sd)  # a constant edge gets weight zero
     z /= sd
     return mean, sd
 
@@ -218,7 +218,7 @@ def ridge_from_root(
     root : Tensor of shape (m, 1 + p + c), float64
     penalties : list of float
     spare : Tensor of the shape of `root`, optional
-        Memory to work in; new memory of that size takes longer to get than to fill.
+        Memory to work in; allocating as much anew takes longer than filling it.
     columns : int
         c; errors are added up over them.
     """
