@@ -17,8 +17,9 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.data.edges import upper_from_fc
 from fcforge.data.faults import grouped
-from fcforge.data.folder import find_scans, load_bsnip, load_folder
+from fcforge.data.folder import load_bsnip, load_folder
 from fcforge.data.participants import CONTROLS, DISORDERS
+from fcforge.data.scans import find_scans
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import make_sites
 

@@ -103,7 +103,7 @@ def test_files_without_a_row_are_listed_and_ids_may_lack_zeros(tmp_path):
     back = load_folder(tmp_path)
     assert back.subject_id.tolist() == ["50000", "50001", "50002"]
     assert [f.severity for f in back.faults] == ["warning"]
-    assert "1 file of nobody" in back.faults[0].what
+    assert "1 file has no row in the table" in back.faults[0].what
     assert "sub-0050003_fc.csv" in back.faults[0].what
 
 

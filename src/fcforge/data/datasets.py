@@ -17,7 +17,7 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.names import look_up
 from fcforge.core.registry import Registry, import_object
-from fcforge.core.settings import checked
+from fcforge.core.settings import checked, field_limits, field_types, limits
 from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
 
@@ -29,7 +29,8 @@ class Dataset(NamedTuple):
     ----------
     name : str
     source : str or callable
-        The function, or ``"module:function"``, which is imported when data are loaded.
+        Function that returns a `Cohort`, dataclass of settings with a method ``load``, or
+        ``"module:name"`` of one of them, which is imported when data are loaded.
     about : str
         One line for ``fcforge list datasets``.
     """
@@ -41,13 +42,16 @@ class Dataset(NamedTuple):
     @property
     def loader(self) -> Callable[..., Cohort]:
         """The loading function, with the settings that every dataset has."""
-        source = self.source
-        load = import_object(source) if isinstance(source, str) else source
-        own = load.__annotations__
+        source: Any = self.source
+        if isinstance(source, str):
+            source = import_object(source)
+        own = field_types(source)
 
-        @functools.wraps(load)
+        @limits(**field_limits(source))
+        @functools.wraps(source, updated=())
         def loader(**params: Any) -> Cohort:
-            cohort = load(**{k: v for k, v in params.items() if k in own})
+            result = source(**{k: v for k, v in params.items() if k in own})
+            cohort = result if isinstance(result, Cohort) else result.load()
             also = {k: v for k, v in params.items() if k in _COMMON}
             return _common(cohort, **also)
 
@@ -104,7 +108,7 @@ _ROWS = (
     ),
     (
         "folder",
-        "fcforge.data.folder:load_folder",
+        "fcforge.data.folder:Folder",
         "your FC or time series: one .npz, or participants.tsv + files",
     ),
     (

@@ -14,8 +14,9 @@ from fcforge.core.formatting import no_formula, printable
 from fcforge.core.target import Target
 from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
-from fcforge.data.folder import Kind, Scan, Where, find_scans
+from fcforge.data.folder import Kind
 from fcforge.data.scan_checks import wrong_rois
+from fcforge.data.scans import Paths, Scan, find_scans
 from fcforge.evaluation.explanation import Explanation, explain_model
 from fcforge.evaluation.resampling import measure
 from fcforge.imaging.atlas import Atlas
@@ -73,7 +74,7 @@ class Prediction:
 
 def predict(
     exchange: Exchange,
-    where: Where,
+    where: Paths,
     kind: Kind = "auto",
     threshold: Threshold | None = None,
 ) -> list[Prediction]:
@@ -201,7 +202,7 @@ def as_json(rows: Sequence[Prediction], exchange: Exchange) -> str:
 
 def explain_scans(
     exchange: Exchange,
-    where: Where,
+    where: Paths,
     rows: Sequence[Prediction],
     kind: Kind = "auto",
     atlas: Atlas | None = None,
