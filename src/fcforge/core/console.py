@@ -1,11 +1,10 @@
-"""Messages of long-running work, printed to stderr."""
+"""Messages of long-running work on stderr."""
 
 import sys
 
 from fcforge.core.formatting import printable
 
 
-# -- how numbers and foreign text look -------------------------------------------------------------
 def say(text: str) -> None:
-    """Print a message to stderr."""
+    """Print a message to stderr, without characters that control a terminal."""
     print(printable(text), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Exceptions that name the problem, its place and the remedy."""
+"""Exceptions that state the problem, its place and the remedy."""
 
 import contextlib
 import importlib
@@ -10,16 +10,16 @@ from fcforge.core.formatting import printable
 
 
 class FCForgeError(Exception):
-    """Base of every error fcforge raises on purpose.
+    """Base class of the errors that fcforge raises on purpose.
 
     Parameters
     ----------
     what : str
-        What happened, with the offending value.
+        The problem, with the offending value.
     where : str or Path, optional
-        File, subject, site or setting it happened in.
+        File, subject, site or setting that has the problem.
     do : str, optional
-        What the user can do about it.
+        Advice to the user.
     """
 
     def __init__(self, what: str, *, where: str | Path = "", do: str = "") -> None:
@@ -34,32 +34,39 @@ class FCForgeError(Exception):
 
 
 class DataError(FCForgeError):
-    """A scan, matrix, table or dataset that cannot be used as it is."""
+    """Error of a scan, matrix, table or dataset that cannot be used as it is."""
 
 
 class ConfigError(FCForgeError):
-    """A setting with an unknown name, or with a value that it cannot have."""
+    """Error of a setting: an unknown name, or a value that it cannot have."""
 
 
 class SealedError(FCForgeError):
-    """Code asked for data it must not see: a past site's subjects or a test split."""
+    """Error of code that reads data it must not see: past subjects or a test split."""
 
 
 class StoreError(FCForgeError):
-    """A run folder that is damaged, foreign or in use."""
+    """Error of a run folder that is damaged, of another program, or in use."""
 
 
 class ExchangeError(FCForgeError):
-    """A file, record or key of an exchange that is damaged, forged, or may not be used."""
+    """Error of an exchange: a file, record or key is damaged, forged or not allowed."""
 
 
 @contextlib.contextmanager
 def at(
     where: object = "", do: str = "", kind: type[FCForgeError] | None = None
 ) -> Iterator[None]:
-    """Name a place in every error of the block, and give advice to those that have none.
+    """Add a place to every error of the block, and advice to those without.
 
-    With `kind` all of them are of one kind.
+    Parameters
+    ----------
+    where : object
+        Place, put before the place that the error has.
+    do : str
+        Advice for errors without.
+    kind : type of FCForgeError, optional
+        Class of the errors that leave the block; by default their own.
 
     Examples
     --------
@@ -72,22 +79,36 @@ def at(
         yield
     except FCForgeError as error:
         places = [place for place in (str(where), error.where) if place]
-        whole = ": ".join(dict.fromkeys(places))
+        place = ": ".join(dict.fromkeys(places))
         raised = kind or type(error)
-        raise raised(error.what, where=whole, do=error.do or do) from error
+        raise raised(error.what, where=place, do=error.do or do) from error
 
 
 def refuse(faults: Mapping[str, bool]) -> None:
-    """Raise `ExchangeError` for the first of these faults that is there."""
-    for what, is_there in faults.items():
-        if is_there:
-            raise ExchangeError(f"{what}.")
+    """Raise `ExchangeError` for the first fault that is present.
+
+    Parameters
+    ----------
+    faults : mapping of str to bool
+        Message without its full stop, and whether the fault is present.
+    """
+    for message, present in faults.items():
+        if present:
+            raise ExchangeError(f"{message}.")
 
 
 def needs(
     package: str, extra: str, error: type[FCForgeError] = FCForgeError
 ) -> FCForgeError:
-    """Error for a package that not everybody installs; it names the extra that brings it.
+    """Return the error for a missing optional package; it names the extra that installs it.
+
+    Parameters
+    ----------
+    package : str
+    extra : str
+        Extra of fcforge, e.g. "train".
+    error : type of FCForgeError
+        Class of the error.
 
     Examples
     --------
@@ -99,7 +120,14 @@ def needs(
 
 
 def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) -> Any:
-    """A module of a package that not everybody installs; else `needs`."""
+    """Import and return a module of an optional package, or raise the error of `needs`.
+
+    Parameters
+    ----------
+    module : str
+    extra, error
+        As in `needs`.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as missing:

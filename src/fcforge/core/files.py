@@ -145,7 +145,7 @@ def locked(path: str | os.PathLike[str], error: FCForgeError) -> Iterator[None]:
 def write_bytes(
     path: str | os.PathLike[str], content: bytes, *, private: bool = False
 ) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file completely or not at all; only the owner may read a `private` one."""
     with whole_file(path, private=private) as part:
         part.write_bytes(content)
 
@@ -153,22 +153,29 @@ def write_bytes(
 def write_text(
     path: str | os.PathLike[str], text: str, *, private: bool = False
 ) -> None:
-    """Write a UTF-8 file, whole or not at all."""
+    """Write a UTF-8 file completely or not at all; only the owner may read a `private` one."""
     write_bytes(path, text.encode(), private=private)
 
 
 def _beside(path: Path, suffix: str = "") -> Path:
-    """Temporary name in the folder of `path`; cut, since a long name may leave no room for more."""
+    """Return a temporary path in the folder of `path`, cut since names have a longest length."""
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}{suffix}")
 
 
 def read_plain(
     path: str | os.PathLike[str], limit: int, error: type[FCForgeError] = DataError
 ) -> bytes:
-    """Bytes of a regular file of at most `limit` bytes; else `error`.
+    """Return the bytes of a regular file of at most `limit` bytes.
 
-    What is opened is looked at before it is read, so that a pipe or a device put in its place
-    neither blocks nor fills the memory.
+    The open file is examined before it is read, so that a pipe or a device in its place neither
+    blocks nor fills the memory.
+
+    Parameters
+    ----------
+    path : path
+    limit : int
+    error : type of FCForgeError
+        Class of the error for a file that cannot be read, is not regular or is too large.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Numbers and untrusted text formatted for people."""
+"""Formatting of numbers, lists and untrusted text for people."""
 
 import math
 import re
@@ -10,10 +10,10 @@ NONE = "n/a"
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Text that cannot drive a terminal or hide in a page.
+    r"""Return text without characters that control a terminal or are invisible in a page.
 
     Escapes, direction marks, zero-width characters, lone surrogates and line breaks become a
-    question mark, odd spaces a plain one; characters of `keep` stay.
+    question mark. Special spaces become a plain one. Characters of `keep` stay.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def no_formula(cell: str) -> str:
-    """A CSV cell that no spreadsheet will run.
+    """Return a CSV cell that no spreadsheet executes as a formula.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def no_formula(cell: str) -> str:
 
 
 def whole(cell: str) -> str:
-    """A whole number that a spreadsheet made a fraction as it was; anything else as it is.
+    """Return a whole number that a spreadsheet wrote as a fraction; other cells unchanged.
 
     Examples
     --------
@@ -51,7 +51,9 @@ def whole(cell: str) -> str:
 
 
 def rounded(value: float, digits: int) -> float:
-    """Rounded alike on every machine: a tie is seen as one although its last bit is noise.
+    """Return a value rounded alike on every machine.
+
+    A tie counts as a tie although its last bit is noise.
 
     Examples
     --------
@@ -62,7 +64,17 @@ def rounded(value: float, digits: int) -> float:
 
 
 def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
-    """Fixed digits with a real minus sign; n/a for NaN, and never a negative zero."""
+    """Return a number with fixed digits and a real minus sign.
+
+    NaN gives "n/a", and there is no negative zero.
+
+    Parameters
+    ----------
+    value : float
+    digits : int
+    sign : bool
+        Whether positive numbers have a plus sign.
+    """
     if not math.isfinite(value):
         return NONE
     value = rounded(value, digits)
@@ -71,7 +83,7 @@ def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """Share of 1 in hundredths; n/a where there is none.
+    """Return a share of 1 in percent; "n/a" for None.
 
     Examples
     --------
@@ -82,7 +94,7 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> str:
-    """Interval as ``[low, high]``, empty for NaN."""
+    """Return an interval as ``[low, high]``; "" for NaN. Parameters as in `number`."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
     first = number(low, digits, sign=sign)
@@ -91,19 +103,26 @@ def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> 
 
 
 def p_value(p: float, at_floor: bool = False) -> str:
-    """Three digits; the smallest that the permutations can give is a bound, not a value."""
+    """Return a p value with three digits.
+
+    Parameters
+    ----------
+    p : float
+    at_floor : bool
+        Whether `p` is the smallest value that the permutations can give, hence an upper bound.
+    """
     if p <= 0.001:
         return "≤ 0.001"
     return f"≤ {number(math.ceil(1000 * p) / 1000)}" if at_floor else number(p)
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
-    """Mean and interval on one line."""
+    """Return a mean and its interval on one line."""
     return f"{number(mean)} {bracket(low, high)}".strip()
 
 
 def counted(n: int, noun: str) -> str:
-    """A number of things.
+    """Return a count with its noun in singular or plural.
 
     Examples
     --------
@@ -114,7 +133,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def listed(text: str) -> list[str]:
-    """Names separated by commas.
+    """Return the names in a text that separates them by commas.
 
     Examples
     --------
@@ -125,25 +144,25 @@ def listed(text: str) -> list[str]:
 
 
 def some(names: Iterable[object], most: int = 5) -> str:
-    """The first names of a list, and how many more there are.
+    """Return the first `most` names of a list, and the number of the others.
 
     Examples
     --------
     >>> some(["a", "b", "c"], most=2), some([7, 8])
     ('a, b and 1 more', '7, 8')
     """
-    every = [str(name) for name in names]
-    more = f" and {len(every) - most} more" if len(every) > most else ""
-    return ", ".join(every[:most]) + more
+    texts = [str(name) for name in names]
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
 
 
 def people(n: int) -> str:
-    """1 person, 2 people."""
+    """Return a count of people: "1 person", "2 people"."""
     return "1 person" if n == 1 else f"{n} people"
 
 
 def memory(n_bytes: float) -> str:
-    """Bytes in the unit a person would say, by thousands as disks are sold.
+    """Return a size in bytes in a readable unit; 1 kB is 1,000 bytes.
 
     Examples
     --------
@@ -160,7 +179,7 @@ def memory(n_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit a person would say.
+    """Return a duration in seconds in a readable unit.
 
     Examples
     --------

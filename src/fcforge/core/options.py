@@ -1,7 +1,8 @@
 """Command-line options as dataclass fields, and the requests that several packages share."""
 
 import re
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
+from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,32 +24,38 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
     """
     metadata = {"help": help, **more}
     if isinstance(default, list):
-        return field(default_factory=default.copy, metadata=metadata)
-    return field(default=default, metadata=metadata)
+        return dataclass_field(default_factory=default.copy, metadata=metadata)
+    return dataclass_field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Request(Validated):
-    """Options of one command."""
+    """Base class of the options of a command."""
 
     @classmethod
     def where(cls) -> str:
-        """The command, for error messages."""
+        """Return the command's name for error messages."""
         name = cls.__name__.removesuffix("Request")
         return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
 
     def given(self, part: Any = None) -> dict[str, Any]:
-        """Values that are not left at their defaults; of the fields of one `part` where named."""
-        found = {}
-        for one in fields(part or self):
-            value = getattr(self, one.name)
-            made = one.default_factory
-            if value != (one.default if made is MISSING else made()):
-                found[one.name] = value
-        return found
+        """Return the values that differ from their defaults.
+
+        Parameters
+        ----------
+        part : dataclass, optional
+            Base class whose fields are returned; by default all fields.
+        """
+        values = {}
+        for field in fields(part or self):
+            value = getattr(self, field.name)
+            factory = field.default_factory
+            if value != (field.default if factory is MISSING else factory()):
+                values[field.name] = value
+        return values
 
 
-# -- what commands around exchange files can be asked ---------------------------------------------
+# -- options that several commands share ----------------------------------------------------------
 Kind = Literal["auto", "fc", "fisher_z", "timeseries"]
 JSON = "Print JSON for a program to read."
 KIND = "Content of the files: FC matrices, Fisher z or time series."
@@ -56,14 +63,14 @@ KIND = "Content of the files: FC matrices, Fisher z or time series."
 
 @dataclass(frozen=True, kw_only=True)
 class JsonRequest(Request):
-    """What is found is printed for people, or for programs."""
+    """Choice between output for people and for programs."""
 
     as_json: bool = option(False, JSON, flag="--json")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeopleRequest(Request):
-    """How a hospital's people are read."""
+    """Options for reading a hospital's people."""
 
     kind: Kind = option("auto", KIND)
     positive: str | None = option(
@@ -81,7 +88,7 @@ class PeopleRequest(Request):
 
     @property
     def loading(self) -> dict[str, Any]:
-        """Settings of `fcforge.data.datasets.load_people`."""
+        """Given options as settings of `fcforge.data.datasets.load_people`."""
         return self.given(PeopleRequest)
 
 
@@ -90,7 +97,7 @@ ALLOW_CODE = "Import modules that lie beside the config; read them first."
 
 @dataclass(frozen=True)
 class CheckRequest(PeopleRequest, JsonRequest):
-    """A config or data to be checked."""
+    """Options of ``fcforge check``."""
 
     target: Path = option(
         help="Config, .npz file, table of edges or data folder.", metavar="TARGET"

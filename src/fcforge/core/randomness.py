@@ -1,6 +1,6 @@
-"""Explicit randomness: every generator is made from a seed and names, never from position.
+"""Explicit randomness: every generator is derived from a seed and names, never from a position.
 
-Two kinds are offered. `numpy_rng` and `torch_rng` are ordinary generators for work done once
+There are two kinds. `numpy_rng` and `torch_rng` are ordinary generators for work done once
 (splits, initialisation, minibatch order). `keep_mask` is a counter-based hash for work done
 inside a lifted training step: it is a pure function of an integer key, so a lane draws the
 same dropout mask alone, beside 119 other lanes, compiled, on a CPU or on a GPU.
@@ -18,26 +18,29 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *names: str | int) -> int:
-    """63-bit integer from a seed and a path of names (SHA-256, stable across versions)."""
+    """Return a 63-bit integer from a seed and names (SHA-256, stable across versions)."""
     text = "\x1f".join([str(seed), *map(str, names)])
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def numpy_rng(seed: int, *names: str | int) -> np.random.Generator:
-    """Numpy generator keyed by (seed, names)."""
+    """Return a numpy generator keyed by (seed, names)."""
     return np.random.default_rng(derive(seed, *names))
 
 
 def torch_rng(seed: int, *names: str | int) -> "torch.Generator":
-    """CPU torch generator keyed by (seed, names)."""
+    """Return a torch generator on the CPU, keyed by (seed, names)."""
     import torch
 
     return torch.Generator().manual_seed(derive(seed, *names))
 
 
 def _mix(h: Any) -> Any:
-    """Murmur3's 32-bit finaliser on int32, torch or numpy (products wrap, shifts made logical)."""
+    """Apply Murmur3's 32-bit finaliser to int32 numbers of torch or numpy.
+
+    Products wrap around; masks make the shifts logical.
+    """
     h = h ^ ((h >> 16) & 0xFFFF)
     h = h * -2048144789  # 0x85EBCA6B as a signed 32-bit integer
     h = h ^ ((h >> 13) & 0x7FFFF)
@@ -46,7 +49,7 @@ def _mix(h: Any) -> Any:
 
 
 def fold(key: "Tensor", number: "int | Tensor") -> "Tensor":
-    """Derive a new int32 key from `key` for purpose or step `number`. Pure; works under vmap."""
+    """Derive a new int32 key from `key` for a purpose or step `number`; works under vmap."""
     if isinstance(number, int):  # wrap as an int32 tensor would
         salt: int | Tensor = ((number * 0x9E3779B1 + 2**31) & 0xFFFFFFFF) - 2**31
     else:
@@ -55,13 +58,13 @@ def fold(key: "Tensor", number: "int | Tensor") -> "Tensor":
 
 
 def bits(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
-    """31 random bits per entry (int32 tensor of `shape`): a hash of (key, position)."""
+    """Return 31 random bits per entry (int32 tensor of `shape`), a hash of (key, position)."""
     n = math.prod(shape)  # numpy here would break torch.compile's graph
     return (_hashed(key, n) & 0x7FFFFFFF).reshape(shape)
 
 
 def _hashed(key: "Tensor", n: int) -> "Tensor":
-    """N int32 numbers of 32 random bits."""
+    """Return `n` int32 numbers of 32 random bits."""
     import torch
 
     counter = torch.arange(n, dtype=torch.int32, device=key.device)
@@ -69,12 +72,12 @@ def _hashed(key: "Tensor", n: int) -> "Tensor":
 
 
 def uniform(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
-    """Uniform numbers in (0, 1), float32."""
+    """Return uniform numbers in (0, 1), float32."""
     return (bits(key, shape).double() + 0.5).mul(2.0**-31).float()
 
 
 def normal(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
-    """Standard normal numbers (Box-Muller), float32."""
+    """Return standard normal numbers (Box-Muller), float32."""
     import torch
 
     u = uniform(fold(key, 1), shape)
@@ -84,12 +87,12 @@ def normal(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
 
 
 def dropped_of_256(p: float) -> int:
-    """Drop probability `p` in 256ths, at most 255."""
+    """Return the drop probability `p` in 256ths, at most 255."""
     return min(round(p * 256), 255)
 
 
 def keep_mask(key: "Tensor", shape: tuple[int, ...], p: float) -> "Tensor":
-    """Inverted-dropout mask: 0 with probability `p`, else 1 / (1 - p).
+    """Return an inverted-dropout mask: 0 with probability `p`, else 1 / (1 - p).
 
     One hash gives four draws of 8 bits (a mask costs as much as a matrix product otherwise),
     so `p` is rounded to a multiple of 1/256; the mask's mean is 1 for the rounded value.

@@ -1,4 +1,4 @@
-"""Functional connectivity of some subjects, and one site's three splits."""
+"""FC of a batch of subjects, and the three splits of a site."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FCBatch:
-    """Functional connectivity of some subjects and what is to be learned of them.
+    """Functional connectivity and labels of a batch of subjects.
 
     FC is the only stored form; graphs are computed from it by `fcforge.graphs`, for real and
     synthetic subjects alike.
@@ -30,7 +30,7 @@ class FCBatch:
 
     @classmethod
     def from_numpy(cls, fc: np.ndarray, y: np.ndarray) -> "FCBatch":
-        """Batch from arrays of shape (n, R, R) and (n,)."""
+        """Return a batch of arrays of shape (n, R, R) and (n,)."""
         import torch
 
         kind = np.float32 if y.dtype.kind == "f" else np.int64
@@ -41,7 +41,7 @@ class FCBatch:
 
     @classmethod
     def concat(cls, batches: "Sequence[FCBatch]") -> "FCBatch":
-        """One batch holding all subjects of `batches`, in order."""
+        """Return one batch of all subjects of `batches`, in order."""
         import torch
 
         fc = torch.cat([batch.fc for batch in batches])
@@ -57,11 +57,11 @@ class FCBatch:
         return int(self.fc.shape[-1])
 
     def select(self, index: Any) -> "FCBatch":
-        """Batch of the subjects at `index` (integer tensor, slice or boolean mask)."""
+        """Return the batch of the subjects at `index` (integer tensor, slice or boolean mask)."""
         return FCBatch(self.fc[index], self.y[index])
 
     def to(self, device: Any) -> "FCBatch":
-        """The subjects on a device."""
+        """Return the batch on a device."""
         return FCBatch(self.fc.to(device), self.y.to(device))
 
 
@@ -69,9 +69,9 @@ class FCBatch:
 class Site:
     """One hospital: its subjects in three splits that share nobody.
 
-    `train` and `val` are what a learner may see while the site is open; `test` is read by the
-    evaluator alone. `val` is cut from the training part and folded back into it (see
-    `learning`) when nothing is chosen on it.
+    A learner may see `train` and `val` while the site is open; only the evaluator reads `test`.
+    `val` is cut from the training part. If nothing is chosen on it, `learning` returns it to the
+    training part.
 
     Parameters
     ----------
@@ -90,9 +90,10 @@ class Site:
     covariates: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     def learning(self, *, with_val: bool) -> FCBatch:
-        """What a learner trains on: train, plus val where nothing is chosen on val."""
-        together = with_val and len(self.val)
-        return FCBatch.concat([self.train, self.val]) if together else self.train
+        """Return the subjects that a learner trains on: train, and val if `with_val`."""
+        if with_val and len(self.val):
+            return FCBatch.concat([self.train, self.val])
+        return self.train
 
     @property
     def n_rois(self) -> int:

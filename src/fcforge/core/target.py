@@ -13,20 +13,20 @@ Kind = Literal["two classes", "more classes", "number"]
 
 @dataclass(frozen=True)
 class Target:
-    """What is learned of a person: one of several classes, or a number between two limits.
+    """The prediction target of each person: one of several classes, or a number between limits.
 
-    The one place that says what kind a target is; loss, scores, metrics and tables follow from
-    it. Learners see a number scaled so that its limits are -1 and +1, where the closed forms put
-    controls and patients: penalties and sensitivities are those of two classes.
+    Loss, scores, metrics and tables follow from the kind of the target. Learners see a number
+    scaled so that its limits are -1 and +1, the values of controls and patients in the closed
+    forms. Penalties and sensitivities are therefore those of two classes.
 
     Attributes
     ----------
     name : str
         ``"diagnosis"``, or the covariate that is predicted.
     classes : tuple of str
-        What the data call the classes, controls first; none where the target is a number.
+        Words of the data for the classes, controls first; empty if the target is a number.
     limits : (float, float)
-        Agreed in advance, known to all; nobody's number lies outside.
+        Limits of the number, agreed in advance and known to all. No person may lie outside.
     """
 
     name: str = "diagnosis"
@@ -34,16 +34,18 @@ class Target:
     limits: tuple[float, float] = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
-        """Refuse limits of a number that are not two finite ones, the smaller first."""
+        """Raise `ConfigError` unless the limits are two finite numbers, the smaller first."""
         try:
             low, high = self.limits
             increasing = -math.inf < low < high < math.inf
         except (TypeError, ValueError):
             increasing = False
         if not increasing:
-            what = f"limits={self.limits!r} of target '{self.name}' are not two finite numbers"
-            do = "Give the least and the most, e.g. --set 'dataset.limits=[5, 65]'."
-            raise ConfigError(f"{what}, the smaller first.", do=do)
+            raise ConfigError(
+                f"limits={self.limits!r} of target '{self.name}' are not two finite numbers, "
+                "the smaller first.",
+                do="Give the least and the most, e.g. --set 'dataset.limits=[5, 65]'.",
+            )
 
     def __str__(self) -> str:
         low, high = self.limits
@@ -52,25 +54,26 @@ class Target:
 
     @property
     def kind(self) -> Kind:
-        """Two classes, more of them, or a number."""
+        """Kind of the target: two classes, more classes, or a number."""
         if not self.classes:
             return "number"
         return "two classes" if len(self.classes) == 2 else "more classes"
 
     @property
     def outputs(self) -> int:
-        """Numbers that a model gives of a person: a logit of each class, or the number itself."""
+        """Number of a model's outputs: one logit per class, or one for a number."""
         return len(self.classes) or 1
 
     @property
     def columns(self) -> int:
-        """Numbers that a release is about: one, or one less than there are classes."""
+        """Number of regression targets in closed forms: classes minus one, or one for a number."""
         return max(1, self.outputs - 1)
 
     def fits(self, other: "Target") -> bool:
-        """Whether another is learned as this one is.
+        """Return whether one model can learn this target and `other`.
 
-        Of two classes each has words of its own; more have a word in common each, in one order.
+        Name, number of outputs and limits must agree. Two classes may have other words; of more
+        classes, each must share a word with the class in the same place.
         """
         same = (self.name, self.outputs, self.limits)
         if same != (other.name, other.outputs, other.limits):
@@ -81,12 +84,12 @@ class Target:
         return all(set(a.split("/")) & set(b.split("/")) for a, b in words)
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
-        """Numbers as learners see them: -1 to 1 between the limits."""
+        """Return numbers as learners see them: -1 to 1 between the limits."""
         low, high = self.limits
         return (2 * values - low - high) / (high - low)
 
     def restored(self, values: np.ndarray) -> np.ndarray:
-        """Inverse of `scaled`."""
+        """Invert `scaled`."""
         low, high = self.limits
         return (values * (high - low) + low + high) / 2
 
@@ -95,16 +98,17 @@ TWO_CLASSES = Target()
 
 
 def kind_of(scores: np.ndarray, y: np.ndarray) -> Kind:
-    """What scores (n,) or (n, K) and truths (n,) are of."""
+    """Return the kind of target that scores (n,) or (n, K) and truths (n,) belong to."""
     if scores.ndim == 2:
         return "more classes"
     return "number" if y.dtype.kind == "f" else "two classes"
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """Groups (n,) whose shares splits and resampling keep: classes, or fifths of the numbers.
+    """Return the stratum (n,) of each person: the class, or the fifth of a number.
 
-    Fewer than five of at least eight people each where there are fewer people.
+    Splits and resampling keep the shares of the strata. With fewer than 40 people a number has
+    fewer than five strata, of at least eight people each.
     """
     if y.dtype.kind != "f":
         return y
