@@ -80,9 +80,6 @@ class ContributeRequest(ContinueRequest):
         None, "Noise of the contribution; none promises nothing."
     )
     round: str = option("", "Round of the two aggregators to contribute to.")
-    again: bool = option(
-        False, "Contribute people of an earlier contribution again; budgets add up."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +149,6 @@ class AggregateRequest(TrustRequest):
     key: Path = option(help="The aggregator's private key.")
     out: Path = option(help="Aggregate share to write, e.g. university.record.")
     rounds: Path | None = option(None, "List of rounds published (KEY.rounds).")
-    again: bool = option(
-        False, "Publish once more without those who withdrew; everybody spends again."
-    )
 
 
 @dataclass(frozen=True)

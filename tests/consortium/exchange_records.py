@@ -101,7 +101,6 @@ CONTENT = {
         "delta": 1e-6,
         "grid": 2.0**-20,
         "variance": "12",
-        "times": 1,
     },
     records.Withdrawal: {
         "takes": (records.Withdrawn(kind="release", number=1, commitment=SHA),),

@@ -3,6 +3,7 @@
 from itertools import islice
 
 import keeper_rounds
+import numpy as np
 import pytest
 import small_exchange as small
 from exchange_records import key_of
@@ -35,9 +36,10 @@ def released():
     shares = []
     for site in (gone, other, rotated, forger):
         private = Ledger("nowhere")
-        for name in ("", "spring") if site != gone else ("",):
-            asked = {"round": name, "again": True}
-            done = small.learned(found, site, private, site, **asked)
+        mine = small.people().select_sites([site])
+        for part, name in enumerate(("", "spring") if site != gone else ("",)):
+            cohort = mine.select(np.arange(len(mine)) % 2 == part)
+            done = small.learned(found, site, private, site, cohort, round=name)
             private.lines.append(done.receipt)
             found = done.exchange
             shares += [done.files] if done.files else []

@@ -96,8 +96,9 @@ def world(request, tmp_path_factory):
     return SimpleNamespace(folder=folder, three=three)
 
 
-def learn(folder, place, *more, out="{}.record"):
+def learn(folder, place, *more, out="{}.record", ledger="{}.private"):
     given = ["--site", sites()[place], "--data", folder / f"{place}.npz", "--yes"]
+    given += ["--ledger", folder / ledger.format(place)]
     given += ["--state", folder / "start.fcx", "--sign", folder / f"{place}.key"]
     return run("contribute", *given, "--out", folder / out.format(place), *more)
 
@@ -124,14 +125,15 @@ def test_the_start_says_what_is_learned(world):
     assert root.worth is not None
 
 
-def test_command_line_and_experiment_add_up_the_same_numbers(world):
+def test_command_line_and_experiment_add_up_the_same_numbers(world, monkeypatch):
     """The sum of a run is that of the releases, bit by bit; answers agree to single precision."""
     found = open_exchange(world.folder / "all.fcx").model
     start = found.start.space
     lane = Lane({"head.0.weight": torch.zeros(3, 1)}, {})
     model = SimpleNamespace(n_outputs=found.target.outputs)
     method = ForgeRelease(form="local", mechanism="none")
-    public = SimpleNamespace(start=start)
+    monkeypatch.setattr(ForgeRelease, "space", lambda self, public: start)
+    public = SimpleNamespace(subjects=None)
     lane = method.start(model, lane, public)
     for place in (2, 3, 4):
         mine = loaded(world, place)
@@ -218,8 +220,8 @@ def test_keepers_add_the_same_numbers(world):
     """Two keepers' halves of an exact round are the releases' sum."""
     folder = world.folder
     for place in (2, 3, 4):
-        more = ("--round", "spring", "--mechanism", "none", "--again")
-        learn(folder, place, *more, out="{}.notice.record")
+        more = ("--round", "spring", "--mechanism", "none")
+        learn(folder, place, *more, out="{}.notice.record", ledger="{}.round.private")
     halves = []
     for keeper in KEEPERS:
         shares = sorted(folder.glob(f"*.{keeper}.share"))
@@ -253,10 +255,10 @@ def test_noise_is_on_every_number_and_the_budget_is_that_of_two_classes(world):
 def test_what_is_for_two_classes_is_refused_by_name(world, tmp_path):
     folder = world.folder
     told = ("--site", sites()[2], "--data", folder / "2.npz")
-    private = folder / "fcforge.private"
+    private = folder / "2.private"
     for asked in (
         ("threshold", folder / "all.fcx", *told, "--ledger", private),
-        ("audit", folder / "all.fcx", *told),
+        ("audit", folder / "all.fcx", *told, "--ledger", private),
         ("predict", folder / "all.fcx", folder / "5.npz", "--explain", tmp_path / "e"),
     ):
         done = consortium(*asked)

@@ -209,7 +209,7 @@ def test_noise_is_the_default_and_the_same_people_are_told():
     made = ForgeClassifier("forge_release", start=start()).fit(*of(A)[:2], site=A)
     (release,) = made.model_.exchange.of(Contribution)
     assert release.epsilon == 1.0
-    with pytest.raises(InputError, match="given before"):
+    with pytest.raises(InputError, match="contributed before"):
         made.partial_fit(*of(A)[:2], site=A)
 
 

@@ -28,7 +28,7 @@ from fcforge_consortium.privacy.noise import discrete_gaussian
 from fcforge_consortium.records import keys
 from fcforge_consortium.records.archive import Contents, save_arrays
 from fcforge_consortium.records.canonical import read_canonical, sha256, to_canonical
-from fcforge_consortium.records.fields import Closed, Sha256, SiteName, Size
+from fcforge_consortium.records.fields import Closed, Sha256, SiteName
 from fcforge_consortium.records.kinds import AggregateShare, RoundMember, make
 from fcforge_consortium.records.names import site_name
 from fcforge_consortium.records.policy import Aggregator, card_statement
@@ -78,7 +78,6 @@ class Published(Closed):
     kind: Literal["published"] = "published"
     start: Sha256
     round: SiteName
-    times: Size
     notices: tuple[Sha256, ...]
 
 
@@ -128,9 +127,7 @@ class Aggregated(NamedTuple):
         half = self.half
         (start,) = half.parents
         notices = tuple(one.notice for one in half.hospitals)
-        return Published(
-            start=start, round=half.round, times=half.times, notices=notices
-        )
+        return Published(start=start, round=half.round, notices=notices)
 
 
 def aggregate(
@@ -139,8 +136,6 @@ def aggregate(
     key: Ed25519PrivateKey,
     noise: Noise,
     listed: RoundList,
-    *,
-    again: bool = False,
 ) -> Aggregated:
     """Add the shares of one round and a dose of noise: the keeper's half.
 
@@ -155,8 +150,6 @@ def aggregate(
     noise : Noise
         For the budget that the notices name; sigma 0 without noise.
     listed : RoundList
-    again : bool
-        Publish a round once more that lost a hospital by withdrawal; everybody spends once more.
     """
     keeper = own_card(exchange, key)
     _require_one_round(shares, exchange.root.id, keeper.name)
@@ -164,10 +157,10 @@ def aggregate(
     here = {record.id for record in joined.records}
     ordered = sorted(shares, key=lambda share: share.notice.site)
     staying = [share for share in ordered if share.notice.id in here]
-    times = _publication(exchange, listed, shares, staying, again)
+    _require_publishable(exchange, listed, shares, staying)
     data = _sum(staying, exchange.root.id, key, noise)
     place = (keeper.name, 1 + len(listed.published), [exchange.root.id], key)
-    said = _said(staying, noise, times)
+    said = _said(staying, noise)
     half = make(AggregateShare, *place, payload=sha256(data), **said)
     payloads = {half.payload: data}
     whole = joined.joined([half], payloads)
@@ -188,7 +181,7 @@ def _sum(
     return save_arrays({rounds.NUMBERS: added(words)})
 
 
-def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
+def _said(staying: Sequence[Share], noise: Noise) -> dict[str, Any]:
     """What a half says of its round, its hospitals and its noise."""
     first = staying[0].notice
     hospitals = [
@@ -203,7 +196,6 @@ def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
         "delta": first.delta,
         "grid": noise.grid,
         "variance": str(noise.sigma**2),
-        "times": times,
     }
 
 
@@ -240,17 +232,16 @@ def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None
             )
 
 
-def _publication(
+def _require_publishable(
     exchange: "Exchange",
     listed: RoundList,
     shares: Sequence[Share],
     staying: Sequence[Share],
-    again: bool,
-) -> int:
-    """The how-manieth publication of a round this is; an error unless it may be.
+) -> None:
+    """Raise `ExchangeError` if a round has too few hospitals, or was published before.
 
-    Once more is possible only without hospitals that have withdrawn, and with nobody new: then
-    the two sums differ by what the policy's budget covers twice.
+    A round is published once, whatever was withdrawn since: two sums over different hospitals
+    would give the difference away.
     """
     fewest = exchange.root.policy.fewest_hospitals
     name = shares[0].notice.round
@@ -262,29 +253,12 @@ def _publication(
             )
         place = (exchange.root.id, name)
         earlier = [p for p in listed.published if (p.start, p.round) == place]
-        if earlier:
-            _require_withdrawal(earlier[-1], shares, staying, again)
-    return len(earlier) + 1
-
-
-def _require_withdrawal(
-    last: Published, shares: Sequence[Share], staying: Sequence[Share], again: bool
-) -> None:
-    """Raise `ExchangeError` unless a round lost hospitals by withdrawal and nothing else."""
-    before = set(last.notices)
-    now = {share.notice.id for share in staying}
-    late = [share.notice.site for share in staying if share.notice.id not in before]
-    if not again or late or now == before:
+        if not earlier:
+            return
+        late = [s.notice.site for s in staying if s.notice.id not in earlier[0].notices]
         who = f"; the share of '{late[0]}' came too late for it" if late else ""
         raise ExchangeError(
             f"was published before{who}. Twice would give the difference away.",
-            do="Late hospitals join the next round (`fcforge consortium contribute --round "
-            "NEXT`). A round that a hospital has withdrawn from can be published once more without it: "
-            "--again, which spends everybody's budget once more.",
-        )
-    if not before <= {share.notice.id for share in shares}:
-        raise ExchangeError(
-            "would leave out a hospital that has not withdrawn.",
-            do="Name the same share files as before, and merge the withdrawal into the file named "
-            "by --state.",
+            do="Hospitals contribute to a new round (`fcforge consortium contribute --round "
+            "NEXT`), which is charged like any other.",
         )

@@ -12,7 +12,7 @@ they are the noisy sum over those hospitals.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +31,6 @@ from fcforge_consortium.records.canonical import canonical, sha256
 from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import (
     AggregateShare,
-    Charged,
     GivenShare,
     Notice,
     make,
@@ -307,21 +306,14 @@ def _check_half(
             raise ExchangeError(f"adds a share that '{one.site}' did not give.")
         if notice.budget != half.budget:
             raise ExchangeError(f"has another budget than '{one.site}' gave its for.")
-        epsilon, delta = spent_with(notice, half.times)
-        exact = notice.mechanism == "none"
+        spent = None if notice.mechanism == "none" else notice.spent_epsilon
         with at(f"'{one.site}'", kind=ExchangeError):
-            policy.require_budget(None if exact else epsilon, delta)
+            policy.require_budget(spent, notice.spent_delta)
 
 
 def _check_pair(name: str, halves: list[AggregateShare]) -> None:
     """Both halves are of the same hospitals, notices and budget, by different keepers."""
     first = halves[0]
-    if any(half.times != first.times for half in halves):
-        raise ExchangeError(
-            "it was published once more after a withdrawal that is not in these files.",
-            where=f"round '{name}'",
-            do="Join the file with the withdrawal, too: `fcforge consortium merge FILES --out FILE`.",
-        )
     for other in halves[1:]:
         with at(f"round '{name}'", do=LOST):
             if other.site == first.site:
@@ -334,31 +326,3 @@ def _check_pair(name: str, halves: list[AggregateShare]) -> None:
             for name in ("budget", "grid", "variance"):
                 if getattr(first, name) != getattr(other, name):
                     raise ExchangeError(f"the halves have different noise ({name}).")
-
-
-def times_published(
-    exchange: "Exchange", receipts: Iterable[LedgerEntry]
-) -> dict[str, int]:
-    """How often what a hospital gave to rounds was published, by commitment.
-
-    Whoever is in the last publication was in all of them; whoever is not can have been in all
-    before it. So a late share, which is in neither half of a round published once, costs nothing:
-    one of the two keepers is honest and never adds it. Before a round is closed, it counts.
-    """
-    here = {one.name: one for one in rounds_of(exchange)}
-    notices = {notice.id: notice.commitment for notice in exchange.of(Notice)}
-    found = {}
-    for receipt in receipts:
-        if receipt.round in here and exchange.root.id in receipt.seen:
-            last = here[receipt.round]
-            used = {notices[one] for one in last.notices}
-            times = last.halves[0].times - (receipt.commitment not in used)
-            found[receipt.commitment] = times if last.closed else max(times, 1)
-    return found
-
-
-def spent_with(record: Charged, times: int = 1) -> tuple[float, float]:
-    """Most that one of a hospital's people has spent when what it gave was published so often."""
-    more = times - 1
-    epsilon = record.spent_epsilon + more * record.epsilon
-    return epsilon, record.spent_delta + more * record.delta

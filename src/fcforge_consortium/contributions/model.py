@@ -144,8 +144,7 @@ class ContributionModel(Model):
 
     def spent(self, record: Charged) -> tuple[float, float]:
         """Epsilon and delta of one of its people at most, every publication of a round counted."""
-        often = [one.halves[0].times for one in self.rounds if record.id in one.notices]
-        return rounds.spent_with(record, *often)
+        return record.spent_epsilon, record.spent_delta
 
     def read_numbers(self, record: NoisyVector) -> np.ndarray:
         """The numbers (m,) of a release, or the words of a half; `ExchangeError` for others."""

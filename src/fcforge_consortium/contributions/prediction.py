@@ -272,8 +272,7 @@ def evaluate(
     for title, other in model.baselines().items():
         rows[title] = other.score(cohort.fc, cohort.covariates).odds
     notes = list(model.familiar(cohort))
-    before = private.spent(people_in(cohort)) if private else []
-    learned = sum(spent is not None for spent in before)
+    learned = int(private.holds(people_in(cohort)).sum()) if private else 0
     if learned:
         flatters = f"{learned} of these people were given before: too good to be true."
         notes.append(flatters)

@@ -13,14 +13,14 @@ from fcforge_consortium.base_model.quality import quality, require_labels
 from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.ledger.entries import LedgerEntry, Spent
 from fcforge_consortium.ledger.ledger import Ledger
-from fcforge_consortium.ledger.people import people_in, same_people
+from fcforge_consortium.ledger.people import People, people_in, same_people
 from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import save_arrays
 from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.keys import Signer
-from fcforge_consortium.records.kinds import Charged, Contribution, Notice
+from fcforge_consortium.records.kinds import Charged, Contribution, Notice, Withdrawal
 from fcforge_consortium.records.names import site_name
 from fcforge_consortium.step_result import StepResult
 
@@ -83,8 +83,9 @@ def _charged(
             do=f"Leave one of each pair out (of the command: --leave-out {second}).",
         )
     who = people_in(people)
-    times = rounds.times_published(model.exchange, private.receipts)
-    spent = private.require_room(who, *budget, policy, again=asked.again, times=times)
+    require_new(model, who, private)
+    vector.noise_units(*budget)  # refuses a budget for which no noise can be drawn
+    spent = private.require_budget(*budget, policy)
     earlier = [r.number for r in private.receipts if r.site == asked.site]
     receipt = LedgerEntry(
         site=asked.site,
@@ -160,6 +161,38 @@ def _require_known(model: "ContributionModel", site: str, private: Ledger) -> No
             )
 
 
+def require_new(model: "ContributionModel", who: People, private: Ledger) -> None:
+    """Raise `ConfigError` for people whom this model has already: they would count twice.
+
+    A contribution that was withdrawn does not count, nor does a round that is not in the model: its
+    hospitals may run a new one.
+    """
+    exchange = model.exchange
+    withdrawn = {w.commitment for r in exchange.of(Withdrawal) for w in r.takes}
+    earlier = counted_commitments(model)
+    for receipt in private.receipts:
+        alone = not receipt.round and exchange.root.id in receipt.seen
+        if alone and receipt.commitment not in withdrawn:
+            earlier.add(receipt.commitment)
+    twice = int(private.holds(who, earlier).sum())
+    if twice:
+        raise ConfigError(
+            f"{twice} of these {len(who)} people were contributed before to this base model, by id "
+            "or by scan.",
+            where=private.path,
+            do="Contribute other people, or withdraw the earlier contribution first "
+            "(`fcforge consortium withdraw`); its budget stays spent.",
+        )
+
+
+def counted_commitments(model: "ContributionModel") -> set[str]:
+    """Return the commitments of contributions that are part of the model."""
+    exchange = model.exchange
+    summed = {one for r in model.rounds if r.closed for one in r.notices}
+    alone = {record.commitment for record in exchange.of(Contribution)}
+    return alone | {n.commitment for n in exchange.of(Notice) if n.id in summed}
+
+
 # -- the own threshold -----------------------------------------------------------------------------
 def own_threshold(
     model: "ContributionModel", people: Cohort, site: str, private: Ledger
@@ -179,9 +212,7 @@ def own_threshold(
             do="Give the one that `fcforge consortium contribute` wrote for this site.",
         )
     x = own_features(model, people)
-    here = {release.commitment for release in model.exchange.of(Contribution)}
-    summed = {one for r in model.rounds if r.closed for one in r.notices}
-    here |= {n.commitment for n in model.exchange.of(Notice) if n.id in summed}
+    here = counted_commitments(model)
     who = people_in(people)
     times = np.zeros((len(who), 1), dtype=np.int64)
     for receipt in private.receipts:

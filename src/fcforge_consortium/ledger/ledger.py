@@ -1,22 +1,19 @@
-"""What stays at home: whom a hospital gave, what each of them has spent, its own threshold.
+"""Ledger of a hospital: its contributions, their people, the spent budget, and its threshold.
 
-One file per hospital, beside the data, that never travels. Its receipts say who is behind a
-record, by id and by scan. They are the budget register: people are known under whatever site they
-are given, and epsilon and delta add up over everything they were part of.
+One file per hospital, beside the data, that never leaves the hospital. An entry lists the people
+behind a record, by id and by scan. The budget is the sum over all entries, whoever took part.
 
-A record that travels holds a salted hash of the people behind it, their scans and diagnoses (the
-commitment). It tells nobody anything without the salt, which stays at home in the receipt, as does
-the list. An audit must be of the same people, or it would find nothing and look reassuring.
+A record that travels holds a commitment: a salted hash of the people behind it, their scans and
+diagnoses. It says nothing without the salt, which stays in the entry, as does the list of people. An
+audit must be of the same people, or it would find nothing and look reassuring.
 
-The file only grows (`Journal`), and other files appear with a line of it or not at all. A line
-counts when all of it is on the disk, so that a killed process leaves neither half a line that
-counts nor a copy of the file. It is locked while somebody may add to it.
+The file only grows (`fcforge_consortium.ledger.journal`): outgoing files appear with a line of it or
+not at all, and it is locked while a command may add to it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from math import inf
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -69,70 +66,55 @@ class Ledger(Journal):
             do="Fit one after a round (`fcforge consortium threshold`), or leave --ledger out.",
         )
 
-    # -- the budget register ---------------------------------------------------------------------
-    def spent(
-        self, people: People, times: Mapping[str, int] = MappingProxyType({})
-    ) -> list[Spent | None]:
-        """What each of these people has spent, by id or scan; None for somebody new.
+    # -- the budget ---------------------------------------------------------------------------
+    @property
+    def spent(self) -> Spent:
+        """Sum of all entries; epsilon is infinite once exact numbers have left the hospital.
 
-        Parameters
-        ----------
-        people : tuple of Person
-        times : mapping of commitment to int
-            How often that was published, where it was not once (`rounds.times_published`).
+        It does not depend on who took part in which contribution, so that the published total says
+        nothing about anybody.
         """
-        found: list[Spent | None] = [None] * len(people)
-        for receipt in self.receipts:
-            often = times.get(receipt.commitment, 1)
-            if not often:
-                continue
-            epsilon = inf if receipt.epsilon is None else often * receipt.epsilon
-            delta = often * receipt.delta
-            for k in np.flatnonzero(same_people(people, receipt.people)):
-                before = found[k] or Spent()
-                found[k] = Spent(before.epsilon + epsilon, before.delta + delta)
-        return found
+        epsilon = sum(inf if r.epsilon is None else r.epsilon for r in self.receipts)
+        return Spent(float(epsilon), float(sum(r.delta for r in self.receipts)))
 
-    def require_room(
-        self,
-        people: People,
-        epsilon: float | None,
-        delta: float,
-        policy: Policy,
-        *,
-        again: bool = False,
-        times: Mapping[str, int] = MappingProxyType({}),
+    def require_budget(
+        self, epsilon: float | None, delta: float, policy: Policy
     ) -> Spent:
-        """Most that one of these people will have spent; `ConfigError` beyond the policy.
+        """Return the total after one more contribution; `ConfigError` beyond the policy.
 
         Parameters
         ----------
-        people : tuple of Person
         epsilon : float or None
-            What each is about to spend; None without noise.
+            Budget of the contribution; None without noise.
         delta : float
         policy : Policy
-            Its `max_epsilon` and `max_delta` hold for everything a person was ever part of.
-        again : bool
-            Whether people of an earlier record may be given again; what they spend adds up.
-        times : mapping of commitment to int
-            As in `spent`.
+            Its `max_epsilon` and `max_delta` hold for the sum of the ledger.
         """
         policy.require_budget(epsilon, delta)
-        before = [spent for spent in self.spent(people, times) if spent is not None]
+        if epsilon is None:
+            return Spent()
+        before = self.spent
+        total = Spent(before.epsilon + epsilon, before.delta + delta)
         with at(self.path):
-            if before and not again:
-                raise ConfigError(
-                    f"{len(before)} of these {len(people)} people were given before, by id or by "
-                    "scan.",
-                    do="Give new people only, or add --again: what they have spent adds up.",
-                )
-            if epsilon is None:
-                return Spent()
-            epsilons, deltas = zip(Spent(), *before, strict=True)
-            total = Spent(epsilon + max(epsilons), delta + max(deltas))
             policy.require_budget(*total)
         return total
+
+    def holds(
+        self, people: People, commitments: Collection[str] | None = None
+    ) -> np.ndarray:
+        """Return which people (n,) are in an entry, by id or by scan.
+
+        Parameters
+        ----------
+        people : tuple of Person
+        commitments : collection of str, optional
+            Looks only at the entries with these commitments.
+        """
+        found = np.zeros(len(people), dtype=bool)
+        for receipt in self.receipts:
+            if commitments is None or receipt.commitment in commitments:
+                found |= same_people(people, receipt.people)
+        return found
 
     def receipt_for(self, commitment: str, what: str) -> LedgerEntry:
         """The receipt that a record commits to; else `DataError`."""

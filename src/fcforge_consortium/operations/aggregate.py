@@ -32,7 +32,7 @@ def aggregate_files(request: AggregateRequest) -> Aggregated:
     epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
     noise = Noise(noise_units(epsilon, delta), model.grid, model.size)
     with RoundList.open(request.rounds or f"{request.key}.rounds") as published:
-        kept = aggregate(opened, shares, key, noise, published, again=request.again)
+        kept = aggregate(opened, shares, key, noise, published)
         exchange.require_trusted(kept.exchange.everything, trust)
         published.publish(kept.line, {request.out: archive.pack(kept.contents)})
     return kept

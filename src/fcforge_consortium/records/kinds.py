@@ -495,8 +495,6 @@ class AggregateShare(NoisyVector):
     round : str
     hospitals : tuple of Added
         Sorted by name.
-    times : int
-        How often this keeper has published the round; everybody in it spends as often.
     """
 
     limit: ClassVar[int] = LONGEST
@@ -504,7 +502,6 @@ class AggregateShare(NoisyVector):
     kind: Literal["half"] = "half"
     round: SiteName
     hospitals: Annotated[tuple[RoundMember, ...], Field(min_length=2)]
-    times: Size
 
     @property
     def builds_on(self) -> tuple[str, ...]:

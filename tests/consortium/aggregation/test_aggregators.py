@@ -23,7 +23,7 @@ from fcforge_consortium.aggregation.rounds import added, give, rounds_of, signed
 from fcforge_consortium.ledger.entries import LedgerEntry, Spent
 from fcforge_consortium.privacy.noise import discrete_gaussian
 from fcforge_consortium.records.exchange import Exchange
-from fcforge_consortium.records.kinds import AggregateShare, Notice
+from fcforge_consortium.records.kinds import Notice
 
 
 @pytest.fixture(autouse=True)
@@ -138,9 +138,7 @@ def test_it_is_published_once_even_if_it_is_killed(shares, listed, tmp_path):
     assert told.value.where == "round 'spring'"
     late = [*shares, shares_of("OHSU")]
     with pytest.raises(ExchangeError, match="the share of 'OHSU' came too late"):
-        half_of("Ministry", late, listed, again=True)
-    with pytest.raises(ExchangeError, match="was published before"):
-        half_of("Ministry", shares, listed, again=True)
+        half_of("Ministry", late, listed)
     summer = half_of("Ministry", [shares_of(s, "summer") for s in SITES], listed)
     assert (summer.half.number, summer.half.round) == (2, "summer")
 
@@ -209,9 +207,8 @@ def test_withdrawn_before_the_round_closes_is_not_added(listed):
     assert [one.site for one in kept.half.hospitals] == ["NYU", "OHSU", "USM"]
 
 
-def test_withdrawn_after_it_the_sum_goes_whole_or_is_published_again(
-    listed, other_list, tmp_path
-):
+def test_a_round_is_published_once_whoever_withdraws(listed, other_list):
+    """Issue 39: after a withdrawal the round leaves the model; the others run a new one."""
     four = [shares_of(site) for site in (*SITES, "OHSU")]
     lists = dict(zip(KEEPERS, (listed, other_list), strict=True))
     state = START_EXCHANGE
@@ -223,38 +220,15 @@ def test_withdrawn_after_it_the_sum_goes_whole_or_is_published_again(
     state = state.withdrawn("UM", key_of("UM"))
     assert rounds_of(state) == ()
     assert [notice.site for notice in state.of(Notice)] == ["NYU", "OHSU", "USM"]
-    with pytest.raises(ExchangeError, match="published before"):
-        half_of("Ministry", four, listed, state)
-    with pytest.raises(ExchangeError, match="has not withdrawn"):
-        half_of("Ministry", [four[0], *four[2:]], listed, state, again=True)
+    for again in (four, [four[0], *four[2:]]):
+        with pytest.raises(ExchangeError, match="published before"):
+            half_of("Ministry", again, listed, state)
+    three = ("NYU", "OHSU", "USM")
+    summer = [shares_of(site, "summer", state, number=2) for site in three]
     for keeper in KEEPERS:
-        kept = half_of(keeper, four, lists[keeper], state, again=True)
-        lists[keeper].publish(kept.line, {})
-        state = kept.exchange
-    (again,) = rounds_of(state)
-    assert again.closed
-    assert again.hospitals == ("NYU", "OHSU", "USM")
-    assert [half.times for half in state.of(AggregateShare)] == [2, 2]
-
-
-def test_publishing_again_stays_within_the_policy(listed):
-    tight = start_of(POLICY.model_copy(update={"max_epsilon": 1.5}))
-    four = [shares_of(site, exchange=tight) for site in (*SITES, "OHSU")]
-    kept = half_of("Ministry", four, listed, tight)
-    listed.publish(kept.line, {})
-    state = kept.exchange.withdrawn("UM", key_of("UM"))
-    with pytest.raises(ExchangeError, match="epsilon 2 and"):
-        half_of("Ministry", four, listed, state, again=True)
-
-
-def test_publishing_again_counts_what_people_had_spent_before(listed):
-    spent = Spent(7.5, 1e-6)
-    four = [shares_of("NYU", spent=spent), *map(shares_of, ("UM", "USM", "OHSU"))]
-    kept = half_of("Ministry", four, listed)
-    listed.publish(kept.line, {})
-    state = kept.exchange.withdrawn("UM", key_of("UM"))
-    with pytest.raises(ExchangeError, match=r"epsilon 8\.5 and"):
-        half_of("Ministry", four, listed, state, again=True)
+        state = half_of(keeper, summer, lists[keeper], state).exchange
+    (new,) = rounds_of(state)
+    assert (new.closed, new.hospitals) == (True, three)
 
 
 def test_an_unsigned_start_gets_no_share():

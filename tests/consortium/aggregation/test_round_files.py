@@ -10,7 +10,7 @@ import small_exchange as small
 from exchange_records import key_of
 from small_chains import settings
 
-from fcforge.core.errors import ConfigError, ExchangeError
+from fcforge.core.errors import ExchangeError
 from fcforge.core.target import Target
 from fcforge_consortium.aggregation.aggregators import (
     Noise,
@@ -163,19 +163,18 @@ def test_a_chain_has_no_keepers(world, tmp_path):
         aggregate_files(request)
 
 
-def test_a_late_hospital_joins_the_next_round_at_no_cost(world, tmp_path):
+def test_a_late_hospital_joins_the_next_round_and_is_charged_for_both(world, tmp_path):
+    """The ledger and the file agree: both state the sum of all that left the hospital."""
     site = small.sites()[5]
     start = union_of([world / "start.exchange"], Trust())
     with Ledger.open(tmp_path / "private") as private:
         late = small.learned(start, site, private, signer=site, round="spring")
         private.publish(late.receipt, {})
-        with pytest.raises(ConfigError, match="given before"):
-            small.learned(start, site, private, signer=site, round="summer")
-        closed = union_of(
-            [world / "start.exchange", *halves(world, tmp_path, "spring")], Trust()
-        )
-        next_one = small.learned(closed, site, private, signer=site, round="summer")
-        assert next_one.new[0].spent_epsilon == next_one.receipt.epsilon
+        files = [world / "start.exchange", *halves(world, tmp_path, "spring")]
+        closed = union_of(files, Trust())
+        summer = small.learned(closed, site, private, signer=site, round="summer")
+        private.publish(summer.receipt, {})
+        assert summer.new[0].spent_epsilon == private.spent.epsilon == 2.0
 
 
 def test_what_leaves_a_hospital_is_two_shares_and_a_notice(world):

@@ -12,7 +12,6 @@ from keeper_rounds import (
     numbers_of,
     shares_of,
 )
-from people_at_home import receipt
 
 from fcforge.core.errors import ExchangeError
 from fcforge_consortium.aggregation import rounds
@@ -25,7 +24,6 @@ from fcforge_consortium.aggregation.rounds import (
     seal,
     signed_numbers,
     split,
-    times_published,
 )
 from fcforge_consortium.records.exchange import Exchange
 
@@ -91,17 +89,6 @@ def test_a_round_twice_by_one_keeper(tmp_path):
         rounds_of(both)
 
 
-def test_a_round_published_again_without_the_withdrawal_at_hand(tmp_path):
-    one = kept("Ministry", FOUR, tmp_path)
-    two = kept("University", SITES, tmp_path)
-    again = two.half.changed(times=2, signature="").signed(key_of("University"))
-    both = joined(one).joined([again], two.contents.payloads)
-    with pytest.raises(ExchangeError, match="withdrawal") as told:
-        rounds_of(both)
-    assert told.value.where == "round 'spring'"
-    assert "fcforge consortium merge" in told.value.do
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -148,45 +135,6 @@ def test_halves_with_different_noise(tmp_path):
     found = joined(one).joined([*records, less], two.contents.payloads)
     with pytest.raises(ExchangeError, match="different noise"):
         rounds_of(found)
-
-
-def test_what_came_too_late_costs_nothing_once_the_round_is_closed(tmp_path):
-    late = receipt(round="spring", site="CALTECH").having_seen(START_EXCHANGE)
-    elsewhere = receipt(round="spring", site="CALTECH")
-    one = kept("Ministry", SITES, tmp_path)
-    both = joined(one, kept("University", SITES, tmp_path))
-    mine = SHARES["NYU"]["Ministry"].notice.commitment
-    assert times_published(joined(one), [late]) == {late.commitment: 1}
-    assert times_published(both, [late, elsewhere]) == {late.commitment: 0}
-    assert mine not in times_published(both, [late])
-
-
-def test_a_round_published_again_is_counted_again(tmp_path):
-    """Whoever withdrew was in the first sum; who stayed is in both."""
-    mine = {site: receipt(site=site, round="spring") for site in ("UM", "NYU")}
-    mine = {site: one.having_seen(START_EXCHANGE) for site, one in mine.items()}
-    gave = {**SHARES}
-    for site, one in mine.items():
-        gave[site] = shares_of(site, salt=one.salt, people=one.people)
-    state = START_EXCHANGE
-    for again in (False, True):
-        for keeper in KEEPERS:
-            with RoundList.open(tmp_path / keeper) as listed:
-                half = half_of(keeper, [*gave.values()], listed, state, again=again)
-                listed.publish(half.line, {})
-            state = half.exchange
-            if again and keeper == KEEPERS[0]:
-                assert times_published(state, mine.values()) == {
-                    mine["UM"].commitment: 1,
-                    mine["NYU"].commitment: 2,
-                }
-        if not again:
-            state = state.withdrawn("UM", key_of("UM"))
-    assert [one.closed for one in rounds_of(state)] == [True]
-    assert times_published(state, mine.values()) == {
-        mine["UM"].commitment: 1,
-        mine["NYU"].commitment: 2,
-    }
 
 
 # -- shares --------------------------------------------------------------------------------------

@@ -118,16 +118,36 @@ def test_new_people_are_a_further_release_and_the_same_people_are_told():
         first.exchange, SITE, home(first.receipt), cohort=mine().select(~half)
     )
     both = home(first.receipt, second.receipt)
-    assert (second.new[0].number, second.new[0].spent_epsilon) == (2, 1.0)
-    with pytest.raises(ConfigError, match="--again"):
-        learned(second.exchange, SITE, both)
-    third = learned(second.exchange, SITE, both, again=True)
-    assert (third.new[0].number, third.new[0].spent_epsilon) == (3, 2.0)
+    assert (second.new[0].number, second.new[0].spent_epsilon) == (2, 2.0)
+    for state in (second.exchange, start()):
+        with pytest.raises(ConfigError, match="contributed before"):
+            learned(state, SITE, both)
+    without = second.exchange.withdrawn(SITE)
+    third = learned(without, SITE, both)
+    assert (third.new[0].number, third.new[0].spent_epsilon) == (3, 3.0)
     renamed = replace(
         mine(), subject_id=np.array([f"x{i}" for i in range(len(mine()))])
     )
     with pytest.raises(ConfigError, match="by id or by scan"):
         learned(second.exchange, SITE, both, cohort=renamed)
+
+
+def test_the_stated_budget_does_not_depend_on_who_took_part():
+    """Issue 39: an exact maximum over people told two neighbouring hospitals apart.
+
+    One hospital contributes the same person twice, its neighbour another person in his place.
+    """
+    half = np.arange(len(mine())) % 2 == 0
+    other = ~half
+    shared = other.copy()
+    shared[np.flatnonzero(half)[0]] = True
+    first = learned(start(), SITE, cohort=mine().select(half))
+    without = first.exchange.withdrawn(SITE)
+    stated = set()
+    for cohort in (mine().select(other), mine().select(shared)):
+        (new,) = learned(without, SITE, home(first.receipt), cohort=cohort).new
+        stated.add((new.spent_epsilon, new.spent_delta))
+    assert stated == {(2.0, 2e-6)}
 
 
 def test_a_release_that_the_private_record_does_not_know_is_refused():

@@ -225,20 +225,17 @@ def test_the_next_command_finishes_it(tmp_path, monkeypatch):
         assert out.exists()
 
 
-# -- the budget register -------------------------------------------------------------------------
-def test_epsilon_and_delta_add_up_whatever_the_site_is_called(place):
+# -- the budget ----------------------------------------------------------------------------------
+def test_the_budget_is_the_sum_of_all_entries_whoever_took_part(place):
     with Ledger.open(place) as private:
-        assert private.require_room(PEOPLE, 1.0, 1e-6, POLICY) == Spent(1.0, 1e-6)
+        assert private.require_budget(1.0, 1e-6, POLICY) == Spent(1.0, 1e-6)
         private.publish(receipt(), {})
         private.publish(receipt(PEOPLE[:2], 0.5, 2e-6, "NYU_B"), {})
-        assert private.spent(PEOPLE)[1:3] == [Spent(1.5, 3e-6), Spent(1.0, 1e-6)]
-        with pytest.raises(ConfigError, match="6 of these 6 people") as told:
-            private.require_room(PEOPLE, 1.0, 1e-6, POLICY)
+        assert private.spent == Spent(1.5, 3e-6)
+        assert private.require_budget(1.0, 1e-6, POLICY) == Spent(2.5, 4e-6)
+        with pytest.raises(ConfigError, match="policy's 3 and 1e-05") as told:
+            private.require_budget(1.6, 1e-6, POLICY)
         assert told.value.where == str(place)
-        total = private.require_room(PEOPLE, 1.0, 1e-6, POLICY, again=True)
-        assert total == Spent(2.5, 4e-6)
-        alone = private.require_room(PEOPLE[2:], 1.0, 1e-6, POLICY, again=True)
-        assert alone == Spent(2.0, 2e-6)
     assert [r.site for r in Ledger.read(place).receipts] == ["NYU", "NYU_B"]
 
 
@@ -257,30 +254,27 @@ def test_the_policy_is_a_hard_cap(place, epsilon, delta):
     with Ledger.open(place) as private:
         private.publish(receipt(), {})
         with pytest.raises(ConfigError, match="policy's 3 and 1e-05"):
-            private.require_room(PEOPLE, epsilon, delta, POLICY, again=True)
+            private.require_budget(epsilon, delta, POLICY)
 
 
-def test_nothing_is_promised_to_people_given_without_noise(place):
+def test_nothing_is_promised_after_exact_numbers(place):
     with Ledger.open(place) as private:
-        assert private.require_room(PEOPLE, None, 0.0, POLICY) == Spent()
+        assert private.require_budget(None, 0.0, POLICY) == Spent()
         private.publish(receipt(epsilon=None, delta=0.0), {})
         with pytest.raises(ConfigError, match=r"epsilon inf .*without noise"):
-            private.require_room(PEOPLE, 1.0, 1e-6, POLICY, again=True)
-        assert private.require_room(PEOPLE, None, 0.0, POLICY, again=True) == Spent()
+            private.require_budget(1.0, 1e-6, POLICY)
+        assert private.require_budget(None, 0.0, POLICY) == Spent()
         with pytest.raises(ConfigError, match="without noise"):
-            private.require_room(PEOPLE, None, 0.0, Policy(), again=True)
+            private.require_budget(None, 0.0, Policy())
 
 
-def test_what_never_became_part_of_a_sum_costs_nothing(place):
-    late = receipt(round="spring")
+def test_people_of_an_entry_are_known_by_id_or_by_scan_again(place):
+    one = receipt(PEOPLE[:2])
     with Ledger.open(place) as private:
-        private.publish(late, {})
-        never = {late.commitment: 0}
-        room = private.require_room(PEOPLE, 1.0, 1e-6, POLICY, times=never)
-        assert room.epsilon == 1
-        assert private.spent(PEOPLE, {late.commitment: 2})[0] == Spent(2.0, 2e-6)
-        with pytest.raises(ConfigError, match="given before"):
-            private.require_room(PEOPLE, 1.0, 1e-6, POLICY)
+        private.publish(one, {})
+        assert private.holds(PEOPLE).tolist() == [True, True] + [False] * (N - 2)
+        assert private.holds(PEOPLE, {one.commitment}).sum() == 2
+        assert not private.holds(PEOPLE, {"a" * 64}).any()
 
 
 def test_the_receipt_of_a_record(place):

@@ -149,7 +149,7 @@ def test_the_private_record_is_beside_the_data(folder, tmp_path):
     given = {"data": data, "state": folder / "start.fcx"}
     contribute(request(SITE, out=tmp_path / "one.record", **given))
     assert (data.parent / "fcforge.private").exists()
-    with pytest.raises(ConfigError, match="--again"):
+    with pytest.raises(ConfigError, match="contributed before"):
         contribute(request(SITE, out=tmp_path / "two.record", **given))
 
 
