@@ -224,12 +224,17 @@ def commands() -> str:
     group = typer.main.get_command(cli.app)
     parts = []
     for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
-        if command.hidden:
-            continue
-        parts += _command(f"## fcforge {name}", command)
-        for part, inner in getattr(command, "commands", {}).items():
-            parts += _command(f"### fcforge {name} {part}", inner)
+        if not command.hidden:
+            parts += _with_subcommands(f"fcforge {name}", command, "##")
     return "\n".join(parts)
+
+
+def _with_subcommands(name: str, command: Any, level: str) -> list[str]:
+    """Return the text of a command and of the commands below it."""
+    parts = _command(f"{level} {name}", command)
+    for part, inner in getattr(command, "commands", {}).items():
+        parts += _with_subcommands(f"{name} {part}", inner, f"{level}#")
+    return parts
 
 
 def _command(heading: str, command: Any) -> list[str]:
