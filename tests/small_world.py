@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from fcforge.core.component import Component
 from fcforge.core.randomness import torch_rng
 from fcforge.core.settings import build
-from fcforge.core.spec import LearnerSpec, PublicSpec, RunSpec, Training
+from fcforge.core.spec import BaseModelSpec, LearnerSpec, RunSpec, Training
 from fcforge.core.subjects import FCBatch
 from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
@@ -56,7 +56,7 @@ QUICK_METHODS: dict[str, dict[str, Any]] = {
 }
 LOG = {"features": "log+diagonal"}
 FEATURES = {"forge_release": LOG, "public_head": LOG}  # of the linear model
-PUBLIC = PublicSpec(
+PUBLIC = BaseModelSpec(
     Component(
         "simulated",
         {"preset": "easy", "n_rois": R, "n_sites": 2, "scale": 0.2, "seed": 8},
@@ -94,14 +94,14 @@ def run_spec(
     learner: LearnerSpec, sites: int = 3, seed: int = 0, training: Training = TRAINING
 ) -> RunSpec:
     method = METHODS.get(learner.method.name)  # none: a pipeline
-    start = PUBLIC if method and method.needs_public else None
+    base_model = PUBLIC if method and method.needs_public else None
     return RunSpec(
         Component("simulated"),
         learner,
         order()[:sites],
         seed,
         training=training,
-        start=start,
+        base_model=base_model,
     )
 
 

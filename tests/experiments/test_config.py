@@ -9,7 +9,7 @@ import pytest
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.settings import build, override
-from fcforge.core.spec import Leaks, LearnerSpec, Training
+from fcforge.core.spec import BaseModelSpec, Leaks, LearnerSpec, Training
 from fcforge.experiments.config import Experiment, load_experiment, parse_experiment
 from fcforge.experiments.run_keys import run_key
 from fcforge.generators import GENERATORS
@@ -446,3 +446,27 @@ def test_specs_are_learners_times_seeds_times_orders():
             "paper",
         )
         assert spec.data_sha256 == "sha"
+
+
+@pytest.mark.parametrize("table", ["[start]\nsites = 'others'", "START"])
+def test_the_former_word_for_a_base_model_names_the_present_one(table, tmp_path):
+    path = tmp_path / "a.toml"
+    row = '[[learner]]\nmethod = "finetune"\n'
+    text = '[dataset]\nname = "simulated"\n'
+    text += row + "start = false\n" if table == "START" else f"{table}\n{row}"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"`start` is called `base_model`"):
+        load_experiment(path)
+
+
+def test_stored_experiments_of_earlier_versions_are_read():
+    learner = LearnerSpec(Component("analytic"), Component("linear"), base_model=False)
+    public = BaseModelSpec(Component("folder", {"path": "x"}), "abc")
+    experiment = Experiment(Component("simulated"), (learner,), base_model=public)
+    stored = experiment.to_json()
+    stored["start"] = stored.pop("base_model")
+    stored["learners"][0]["start"] = stored["learners"][0].pop("base_model")
+    stored["harmonise"] = "none"
+    assert Experiment.from_json(stored) == experiment
+    with pytest.raises(ConfigError, match="harmonised"):
+        Experiment.from_json({**stored, "harmonise": "combat"})

@@ -154,7 +154,7 @@ def test_a_poisoned_test_split_changes_no_training(keeps, tmp_path):
 
 
 def test_public_people_are_learned_from_first(tmp_path):
-    spec = replace(spec_of(LogisticRegression(), "independent"), start=PUBLIC)
+    spec = replace(spec_of(LogisticRegression(), "independent"), base_model=PUBLIC)
     found = run_one(spec, tmp_path)
     assert any((p != 0.5).any() for p in found[0].values())
 

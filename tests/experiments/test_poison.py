@@ -120,7 +120,7 @@ def test_generators(generator, tmp_path, monkeypatch):
     )
     spec = run_spec(learner, 2, training=ONE)
     if GENERATORS[generator].needs_public:
-        spec = replace(spec, start=small_world.PUBLIC)
+        spec = replace(spec, base_model=small_world.PUBLIC)
     check(spec, tmp_path, monkeypatch)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.core.spec import LearnerSpec, PublicSpec, Training
+from fcforge.core.spec import BaseModelSpec, LearnerSpec, Training
 from fcforge.data import splits as splits_module
 from fcforge.data.datasets import load_dataset
 from fcforge.experiments import public_subjects as module
@@ -49,8 +49,14 @@ def data(tmp_path_factory):
 def experiment(data, *learners, **settings):
     path, names = data
     dataset = Component("folder", {"path": str(path), "sites": list(names[3:])})
-    start = PublicSpec(Component("folder", {"path": str(path), "sites": "others"}))
-    given = {"start": start, "training": Training(epochs=2, batch_size=8), **settings}
+    base_model = BaseModelSpec(
+        Component("folder", {"path": str(path), "sites": "others"})
+    )
+    given = {
+        "base_model": base_model,
+        "training": Training(epochs=2, batch_size=8),
+        **settings,
+    }
     return Experiment(dataset, learners or (RELEASE,), **given)
 
 
@@ -62,18 +68,18 @@ def run(tmp_path, wanted, jobs=1):
 
 
 def test_others_are_all_sites_that_are_not_tested(data):
-    found = prepare(experiment(data)).experiment.start
+    found = prepare(experiment(data)).experiment.base_model
     assert found.dataset.params["sites"] == list(data[1][:3])
     assert len(found.sha256) == 64
 
 
 def test_a_site_cannot_be_public_and_tested(data):
     path, names = data
-    both = PublicSpec(
+    both = BaseModelSpec(
         Component("folder", {"path": str(path), "sites": list(names[2:4])})
     )
     with pytest.raises(DataError, match="public subjects are among the tested"):
-        prepare(experiment(data, start=both))
+        prepare(experiment(data, base_model=both))
 
 
 def test_nobody_left_is_said(data):
@@ -100,27 +106,27 @@ def test_a_person_who_is_public_and_tested_is_named(data, tmp_path, change):
 
 
 def test_a_release_without_a_start_is_refused_before_anything_runs(data):
-    with pytest.raises(ConfigError, match=r"'release'.*public start"):
-        prepare(experiment(data, start=None))
+    with pytest.raises(ConfigError, match=r"'release'.*base model"):
+        prepare(experiment(data, base_model=None))
     with pytest.raises(ConfigError, match=r"and this row has none"):
-        prepare(experiment(data, replace(RELEASE, start=False)))
+        prepare(experiment(data, replace(RELEASE, base_model=False)))
 
 
 def test_rows_with_and_without_the_start(data, tmp_path):
     ridge = LearnerSpec(Component("analytic"), LOG, title="ridge")
-    alone = replace(ridge, title="alone", start=False)
+    alone = replace(ridge, title="alone", base_model=False)
     network = LearnerSpec(
         Component("finetune"), Component("mlp", {"hidden": 8}), title="mlp"
     )
-    untrained = replace(network, title="from nothing", start=False)
+    untrained = replace(network, title="from nothing", base_model=False)
     wanted = experiment(data, RELEASE, ridge, alone, network, untrained, orders=2)
     found = {r.spec.learner.title: r for r in run(tmp_path, wanted)}
     site = data[1][3]
     for title in ("release", "ridge", "mlp"):
         assert np.ptp(found[title].initial[site]) > 1e-4  # begun on the public people
-        assert found[title].spec.start is not None
+        assert found[title].spec.base_model is not None
     assert np.ptp(found["alone"].initial[site]) == 0
-    assert found["from nothing"].spec.start is None
+    assert found["from nothing"].spec.base_model is None
     assert not np.allclose(
         found["mlp"].initial[site], found["from nothing"].initial[site]
     )
@@ -138,7 +144,7 @@ def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeyp
     """Poison: with NaN in every test split, all that is learned stays the same."""
     learners = (
         RELEASE,
-        LearnerSpec(Component("analytic"), LOG, title="alone", start=False),
+        LearnerSpec(Component("analytic"), LOG, title="alone", base_model=False),
     )
     wanted = experiment(data, *learners, confounds=("age", "mean_fd"), orders=1)
 
@@ -172,9 +178,11 @@ def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeyp
 
 def test_without_a_start_confounds_come_from_the_sites_so_far(data, tmp_path):
     row = LearnerSpec(
-        Component("er", {"memory": 4}), Component("mlp", {"hidden": 8}), start=False
+        Component("er", {"memory": 4}),
+        Component("mlp", {"hidden": 8}),
+        base_model=False,
     )
-    wanted = experiment(data, row, confounds=("age",), start=None, orders=2)
+    wanted = experiment(data, row, confounds=("age",), base_model=None, orders=2)
     prepared = prepare(wanted)
     store = open_store(prepared, tmp_path / "run")
     trainer = Trainer(prepared.cohort, store)
@@ -203,7 +211,7 @@ def test_confounds_no_subject_has_are_named(data):
 
 
 def test_the_base_model_of_a_run_is_fitted_once_and_the_same(data):
-    spec = prepare(experiment(data)).experiment.start
+    spec = prepare(experiment(data)).experiment.base_model
     a, b = fit_public(spec, ()), fit_public(spec, ("age",))
     assert fit_public(spec, ()).subjects.digest == a.subjects.digest
     assert a.subjects.digest != b.subjects.digest
@@ -234,14 +242,14 @@ def test_public_people_can_be_left_out_by_name(data, tmp_path):
 name = "folder"
 path = "{path}"
 sites = {list(names[3:])!r}
-[start]
+[base_model]
 leave_out = ["p0", "p1"]
 [[learner]]
 method = {{ name = "forge_release", noise = "seeded" }}
 model = {{ name = "linear", features = "log+diagonal" }}
 """
     )
-    found = prepare(load_experiment(tmp_path / "x.toml")).experiment.start
+    found = prepare(load_experiment(tmp_path / "x.toml")).experiment.base_model
     assert not {"p0", "p1"} & set(module.load_public(found).subject_id.tolist())
 
 

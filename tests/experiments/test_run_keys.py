@@ -15,7 +15,7 @@ from fcforge.base_model.model import BaseModelSettings
 from fcforge.core.component import Component
 from fcforge.core.identity import defaults_of, digest, identity, settings_identity
 from fcforge.core.settings import Checked
-from fcforge.core.spec import Leaks, LearnerSpec, PublicSpec, RunSpec, Training
+from fcforge.core.spec import BaseModelSpec, Leaks, LearnerSpec, RunSpec, Training
 from fcforge.experiments import run_keys
 from fcforge.experiments.pipelines import Pipeline
 from fcforge.experiments.run_keys import keys_of_specs, run_key
@@ -61,7 +61,7 @@ CHANGES = {
     "folds": 5,
     "val_fraction": 0.1,
     "confounds": ("age",),
-    "start": PublicSpec(Component("folder", {"path": "x"})),
+    "base_model": BaseModelSpec(Component("folder", {"path": "x"})),
     "data_sha256": "abd",
     "left_out": 0,
 }

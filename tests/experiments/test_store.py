@@ -237,7 +237,7 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"experiment": 3}, "not iterable"),
+        ({"experiment": 3}, "has no attribute"),
         ({"experiment": {}}, "missing 2 required"),
         ({"sites": None}, "NoneType"),
         ({"site_facts": {}}, "no '0'"),

@@ -14,7 +14,7 @@ import small_world
 from fcforge import graphs
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, SealedError
-from fcforge.core.spec import PublicSpec, Training
+from fcforge.core.spec import BaseModelSpec, Training
 from fcforge.data.datasets import load_dataset
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import make_sites
@@ -380,9 +380,9 @@ def people_of(kind):
     return load_dataset(Component("simulated", how | OF_KIND[kind]))
 
 
-def scores_of(learner, people, folder, start=None):
+def scores_of(learner, people, folder, base_model=None):
     """Scores before and after the sites of some people."""
-    spec = replace(run_spec(learner), order=people.site_names, start=start)
+    spec = replace(run_spec(learner), order=people.site_names, base_model=base_model)
     plan = make_plan([spec], people.site_names)
     trainer = Trainer(people, Store(folder))
     for depth in sorted({node.depth for node in plan.nodes.values()}):
@@ -401,11 +401,13 @@ def test_every_kind_of_target_is_learned_or_refused_by_name(method, kind, tmp_pa
         with pytest.raises(ConfigError, match=f"method '{method}' learns.*{kind}"):
             build_learner(learner, R, target=target)
         return
-    start = None
+    base_model = None
     if METHODS[method].needs_public:
         public = small_world.PUBLIC.dataset
-        start = PublicSpec(replace(public, params={**public.params, **OF_KIND[kind]}))
-    before, after = scores_of(learner, people_of(kind), tmp_path, start)
+        base_model = BaseModelSpec(
+            replace(public, params={**public.params, **OF_KIND[kind]})
+        )
+    before, after = scores_of(learner, people_of(kind), tmp_path, base_model)
     for site, p in after.items():
         assert np.isfinite(p).all()
         assert p.shape[1:] == ((3,) if kind == "more classes" else ())

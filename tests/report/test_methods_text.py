@@ -6,7 +6,7 @@ import pytest
 
 from fake_runs import fake_learner
 from fcforge.core.component import Component
-from fcforge.core.spec import Leaks, LearnerSpec, PublicSpec, Training
+from fcforge.core.spec import BaseModelSpec, Leaks, LearnerSpec, Training
 from fcforge.experiments.site_thresholds import OWN
 from fcforge.report.methods_text import methods_paragraphs
 
@@ -64,7 +64,7 @@ RIDGE = LearnerSpec(
     Component("analytic", {"penalty": 3.0}),
     Component("linear", {"features": "log"}),
     title="ridge",
-    start=False,
+    base_model=False,
 )
 ESTIMATOR = LearnerSpec(
     Component("pipeline", {"estimator": "mine:make", "keeps": "cumulative"}),
@@ -76,10 +76,10 @@ ESTIMATOR = LearnerSpec(
 @pytest.fixture(scope="module")
 def sentences():
     """The sentence of each learner, by title."""
-    public = PublicSpec(Component("folder", {"path": "public.npz"}))
+    public = BaseModelSpec(Component("folder", {"path": "public.npz"}))
     results = []
     for learner in (FORGE, RIDGE, ESTIMATOR):
-        results += with_spec(learner.title, learner, start=public)
+        results += with_spec(learner.title, learner, base_model=public)
     learners = methods_paragraphs(results, 100)[1]
     places = [learners.index(f"{t}: ") for t in ("ours", "ridge", "mine")]
     ends = [*places[1:], len(learners)]

@@ -76,7 +76,7 @@ class LearnerSpec:
     """One row of the results table: a method on a model, with a generator where it needs one.
 
     `training` overrides some of the experiment's training settings for this learner alone, e.g.
-    ``{"weight_decay": 0.1}``. `start` says whether it may use the experiment's public start.
+    ``{"weight_decay": 0.1}``. `base_model` allows it the run's base model.
     """
 
     method: Component
@@ -84,7 +84,7 @@ class LearnerSpec:
     generator: Component | None = None
     title: str = ""
     training: Mapping[str, Any] = field(default_factory=dict)
-    start: bool = True
+    base_model: bool = True
 
     def __post_init__(self) -> None:
         if not self.title:  # the row's name
@@ -96,8 +96,8 @@ class LearnerSpec:
 
 
 @dataclass(frozen=True)
-class PublicSpec:
-    """Public people of a start: a dataset, and the hash of its content where it is known."""
+class BaseModelSpec:
+    """Public subjects of a base model: a dataset, and the hash of its content if known."""
 
     dataset: Component
     sha256: str = ""
@@ -108,10 +108,23 @@ class PublicSpec:
 class Conditions(Checked):
     """What all runs of an experiment share beside the dataset.
 
-    With `folds` = k > 0 seed s tests fold ``s % k`` of repeat ``s // k``: k seeds in a row test
-    everybody once. Without, every seed tests `test_fraction` at random. `start` names the public
-    people, `confounds` what is removed from every scan. With `own_threshold` every run is also
-    shown with each site's own threshold (`fcforge.experiments.site_thresholds`).
+    Attributes
+    ----------
+    training : Training
+    protocol : {"strict", "paper"}
+    leaks : Leaks
+    test_fraction, val_fraction : float
+        Share of a site's subjects that is tested, and share of the rest that is validated on.
+    folds : int
+        With k > 0 folds, seed s tests fold ``s % k`` of repeat ``s // k``, so that k seeds in a
+        row test everybody once. With 0 every seed tests `test_fraction` at random.
+    confounds : tuple of str
+        Covariates whose effect is removed from every scan.
+    base_model : BaseModelSpec or None
+        Public subjects that a base model is fitted on.
+    own_threshold : bool
+        Show every run a second time with each site's own threshold
+        (`fcforge.experiments.site_thresholds`).
     """
 
     training: Training = field(default_factory=Training)
@@ -121,7 +134,7 @@ class Conditions(Checked):
     val_fraction: float = 0.2
     folds: int = 0
     confounds: tuple[str, ...] = ()
-    start: PublicSpec | None = None
+    base_model: BaseModelSpec | None = None
     own_threshold: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -130,11 +143,30 @@ class Conditions(Checked):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; older files say, too, that no scan was harmonised."""
-        said = dict(data)
-        if said.pop("harmonise", "none") != "none":
+        """Return the conditions that `to_json` has written, also by an earlier version.
+
+        Raises
+        ------
+        ConfigError
+            If a setting is unknown, or the scans were harmonised by a version that could.
+        """
+        settings = _with_present_names(data)
+        if settings.pop("harmonise", "none") != "none":
             raise ConfigError("its scans were harmonised, which runs no longer do.")
-        return cls(**checked(cls, said, cls.where()))
+        return cls(**checked(cls, settings, cls.where()))
+
+
+def _with_present_names(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored settings of a run, an experiment or a learner with the names of today."""
+    settings = {("base_model" if k == "start" else k): v for k, v in data.items()}
+    if isinstance(settings.get("learner"), Mapping):
+        settings["learner"] = _with_present_names(settings["learner"])
+    if isinstance(settings.get("learners"), list):
+        settings["learners"] = [
+            _with_present_names(one) if isinstance(one, Mapping) else one
+            for one in settings["learners"]
+        ]
+    return settings
 
 
 @dataclass(frozen=True)
@@ -160,7 +192,9 @@ class RunSpec(Conditions):
 
     @property
     def fitted_on(self) -> tuple[str, ...]:
-        """Sites whose training parts the confound step is fitted on; none where a start has it."""
+        """Sites whose training parts the confound step is fitted on; none where a base model has it."""
         return (
-            tuple(sorted(self.order)) if self.confounds and self.start is None else ()
+            tuple(sorted(self.order))
+            if self.confounds and self.base_model is None
+            else ()
         )

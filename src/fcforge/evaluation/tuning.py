@@ -306,8 +306,8 @@ def learner_toml(learner: LearnerSpec) -> str:
             said[kind] = {"name": part.name, **part.params}
     if learner.training:
         said["training"] = learner.training
-    if not learner.start:
-        said["start"] = False
+    if not learner.base_model:
+        said["base_model"] = False
     lines = [f"{name} = {toml_value(value)}" for name, value in said.items()]
     return "\n".join(["[[learner]]", *lines])
 

@@ -21,10 +21,10 @@ from fcforge.core.settings import (
 )
 from fcforge.core.spec import (
     FOLDS,
+    BaseModelSpec,
     Conditions,
     Leaks,
     LearnerSpec,
-    PublicSpec,
     RunSpec,
     Training,
 )
@@ -71,7 +71,7 @@ class Experiment(Conditions):
         folds = (None, *range(OWN_FOLDS)) if self.own_threshold else (None,)
         for learner in self.learners:
             shared["training"] = replace(self.training, **learner.training)
-            shared["start"] = self.start if learner.start else None
+            shared["base_model"] = self.base_model if learner.base_model else None
             for fold, seed, order in product(folds, self.seeds, orders):
                 of = (self.dataset, learner, order, seed, data_sha256, fold)
                 found.append(RunSpec(*of, **shared))
@@ -93,12 +93,12 @@ class LearnerTable:
     generator: Named | None = None
     title: str = ""
     training: Mapping[str, Any] = field(default_factory=dict)
-    start: bool = True
+    base_model: bool = True
 
 
 @dataclass(frozen=True)
-class StartTable(Checked):
-    """``[start]``: the public people; other sites of the run's dataset, or another dataset."""
+class BaseModelTable(Checked):
+    """``[base_model]``: public subjects, of other sites of the run's dataset or another dataset."""
 
     sites: Literal["others"] | tuple[str, ...] | None = None
     dataset: Mapping[str, Any] | None = None
@@ -151,7 +151,7 @@ class ConfigTables(Checked):
     experiment: Mapping[str, Any] = field(default_factory=dict)
     training: Training = field(default_factory=Training)
     leaks: Leaks = field(default_factory=Leaks)
-    start: StartTable | None = None
+    base_model: BaseModelTable | None = None
     confounds: ConfoundsTable = ConfoundsTable()
     split: SplitTable = SplitTable()
     evaluation: EvaluationTable = EvaluationTable()
@@ -194,6 +194,7 @@ def parse_experiment(
         Whether modules beside the config may be imported (`fcforge.experiments.config_code`).
     """
     where = str(path)
+    _refuse_former_word(data, where)
     tables: ConfigTables = make(ConfigTables, data, where)
     dataset = resolve_dataset(tables.dataset, path, allow_code=allow_code)
     others = field_types(Experiment).keys() - SAID
@@ -209,7 +210,7 @@ def parse_experiment(
         training=tables.training,
         training_stated=tuple(data.get("training", {})),
         leaks=tables.leaks,
-        start=_start(dataset, tables.start, path, allow_code),
+        base_model=_base_model(dataset, tables.base_model, path, allow_code),
         confounds=tables.confounds.remove,
         folds=split.folds,
         own_threshold=tables.evaluation.own_threshold,
@@ -217,6 +218,14 @@ def parse_experiment(
     )
     _require_consistent(made, where)
     return made
+
+
+def _refuse_former_word(table: Mapping[str, Any], where: str) -> None:
+    """Raise `ConfigError` for `start`, which is `base_model` now."""
+    if "start" in table:
+        what = "`start` is called `base_model`."
+        do = "Write [base_model] for [start], and base_model = false for start = false."
+        raise ConfigError(what, where=where, do=do)
 
 
 def _require_consistent(made: Experiment, where: str) -> None:
@@ -230,9 +239,9 @@ def _require_consistent(made: Experiment, where: str) -> None:
         raise ConfigError(what, where=where, do="Remove [leaks].")
 
 
-def _start(
-    dataset: Component, table: StartTable | None, path: Path, allow_code: bool
-) -> PublicSpec | None:
+def _base_model(
+    dataset: Component, table: BaseModelTable | None, path: Path, allow_code: bool
+) -> BaseModelSpec | None:
     """Dataset of the public people."""
     if table is None:
         return None
@@ -245,7 +254,7 @@ def _start(
         params["sites"] = table.sites if table.sites == "others" else [*table.sites]
     if table.leave_out:
         params["leave_out"] = [*table.leave_out]
-    return PublicSpec(Component(dataset.name, params))
+    return BaseModelSpec(Component(dataset.name, params))
 
 
 def read_component(value: Named, kind: str, where: str) -> Component:
@@ -310,6 +319,7 @@ def _learners(
     folder = path.resolve().parent
     for i, table in enumerate(tables.learner):
         place = f"{path}: learner {i}"
+        _refuse_former_word(table, place)
         for name in _code_of(table, tables.learner_defaults):
             allow_module(name, folder, place, allow_code)
         if "estimator" in table:
@@ -390,5 +400,5 @@ def _learner(
         generator=part("generator", generator) if generator else None,
         title=row.title,
         training=checked(Training, row.training, f"{where}: training"),
-        start=row.start,
+        base_model=row.base_model,
     )

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge import __version__
+from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError, FCForgeError, StoreError
 from fcforge.core.formatting import counted
 from fcforge.core.spec import RunSpec
@@ -118,7 +119,7 @@ def pick_device(wanted: str) -> str:
 
 # -- in a worker process, of this machine or of another: one trainer per run folder -------------
 # The lock: Dask may give one process several threads, a trainer has one.
-_trainers: "dict[tuple[str, str], Trainer]" = {}
+_trainers: "dict[tuple[Component, str], Trainer]" = {}
 _lock = threading.Lock()
 
 
@@ -131,7 +132,7 @@ def _trainer(spec: RunSpec, root: str) -> "Trainer":
     # one thread: the order of sums, and so every number, is the same on any machine; set in the
     # task, as torch counts threads per thread, and Dask chooses the thread
     torch.set_num_threads(1)
-    key = (repr(spec.dataset), root)
+    key = (spec.dataset, root)
     if key not in _trainers:
         if not Path(root).is_dir():
             raise StoreError(

@@ -138,7 +138,7 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     said = {"keeps": "", **table}
     given = said.pop("estimator")
     title = said.pop("title", "")
-    start = said.pop("start", True)
+    base_model = said.pop("base_model", True)
     named = isinstance(given, str)
     shown = given if isinstance(given, str) else type(given).__name__
     settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))
@@ -154,7 +154,7 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
         _HANDED[found.sha256] = made
     method = Component(PIPELINE, asdict(found))
     title = title or shown.rpartition(":")[2]
-    return LearnerSpec(method, Component(PIPELINE), title=title, start=start)
+    return LearnerSpec(method, Component(PIPELINE), title=title, base_model=base_model)
 
 
 def _described(value: Any) -> str:

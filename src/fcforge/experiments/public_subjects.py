@@ -1,6 +1,5 @@
 """Public subjects of a run: loaded, compared with the tested ones, and fitted."""
 
-import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -10,7 +9,7 @@ from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.component import Component
 from fcforge.core.constants import SHRINK
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.core.spec import PublicSpec
+from fcforge.core.spec import BaseModelSpec
 from fcforge.core.subjects import FCBatch
 from fcforge.data.checks import require_valid, without_duplicates
 from fcforge.data.cohort import Cohort
@@ -42,7 +41,7 @@ class Public:
         return FCBatch.from_numpy(self.subjects.fc, self.subjects.y)
 
 
-def resolve_public(wanted: Component, tested: Cohort) -> PublicSpec:
+def resolve_public(wanted: Component, tested: Cohort) -> BaseModelSpec:
     """Return the public subjects that a config asks for.
 
     Parameters
@@ -65,31 +64,29 @@ def resolve_public(wanted: Component, tested: Cohort) -> PublicSpec:
         if not sites:
             raise ConfigError(
                 "every site of the dataset is tested, so that no public subjects are left.",
-                where="[start]",
+                where="[base_model]",
                 do="Name the tested sites in [dataset] (sites = [...]), or another dataset here.",
             )
-    spec = PublicSpec(Component(wanted.name, {**params, "sites": list(sites)}))
+    spec = BaseModelSpec(Component(wanted.name, {**params, "sites": list(sites)}))
     people = load_public(spec)
     if not people.target.fits(tested.target):
         what = f"the target of the public subjects is {people.target}, of the tested"
         do = "Give both datasets one target and limits, or classes in one order."
-        raise ConfigError(f"{what} {tested.target}.", where="[start]", do=do)
+        raise ConfigError(f"{what} {tested.target}.", where="[base_model]", do=do)
     require_strangers(people, tested)
     return replace(spec, sha256=people.content_sha256())
 
 
 @lru_cache(maxsize=2)
-def _load(name: str, params: str) -> Cohort:
-    people = load_dataset(Component(name, json.loads(params)))
+def _load(dataset: Component) -> Cohort:
+    people = load_dataset(dataset)
     require_valid(people, to_split=False)
     return without_duplicates(people)[0]
 
 
-def load_public(spec: PublicSpec) -> Cohort:
+def load_public(spec: BaseModelSpec) -> Cohort:
     """Return the public subjects, without the second of two duplicate scans."""
-    return _load(
-        spec.dataset.name, json.dumps(dict(spec.dataset.params), sort_keys=True)
-    )
+    return _load(spec.dataset)
 
 
 def require_strangers(public: Cohort, tested: Cohort) -> None:
@@ -97,7 +94,7 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
     if public.n_rois != tested.n_rois:
         raise DataError(
             f"the public subjects have {public.n_rois} ROIs, the tested ones {tested.n_rois}.",
-            where="[start]",
+            where="[base_model]",
             do="Use one atlas for both.",
         )
     found = find_duplicates(public.fc, public.subject_id, tested.fc, tested.subject_id)
@@ -106,18 +103,18 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
         raise DataError(
             f"{len(found)} public subjects are among the tested ones (first: {first.first} and "
             f"{first.second}, edge correlation {first.correlation:.2f}).",
-            where="[start]",
+            where="[base_model]",
             do="Leave them out of one of the two: a base model that has seen a tested subject "
             "proves nothing.",
         )
 
 
-def fit_public(spec: PublicSpec, remove: tuple[str, ...]) -> Public:
+def fit_public(spec: BaseModelSpec, remove: tuple[str, ...]) -> Public:
     """Fit confound model and base model of a run on its public subjects.
 
     Parameters
     ----------
-    spec : PublicSpec
+    spec : BaseModelSpec
     remove : tuple of str
         Covariates whose effect is removed from every scan.
     """

@@ -54,15 +54,15 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
         if pipeline:
             pipeline.require(cohort.target)
         else:
-            started = experiment.start is not None
-            build_learner(learner, cohort.n_rois, started, cohort.target)
+            has_base_model = experiment.base_model is not None
+            build_learner(learner, cohort.n_rois, has_base_model, cohort.target)
     if experiment.confounds:
         ids = cohort.subject_id.tolist()
         where = "[confounds]"
         require_covariates(cohort.covariates, experiment.confounds, ids, where)
-    if experiment.start is not None:
-        found = resolve_public(experiment.start.dataset, cohort)
-        experiment = replace(experiment, start=found)
+    if experiment.base_model is not None:
+        public = resolve_public(experiment.base_model.dataset, cohort)
+        experiment = replace(experiment, base_model=public)
     sha = cohort.content_sha256()
     plan = make_plan(experiment.specs(cohort.site_names, sha), cohort.site_names)
     return Prepared(experiment, cohort, plan, sha)

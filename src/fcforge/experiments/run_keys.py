@@ -17,13 +17,13 @@ from fcforge.core.identity import digest, identity, settings_identity
 from fcforge.core.names import look_up
 from fcforge.core.registry import source_file
 from fcforge.core.settings import field_types
-from fcforge.core.spec import LearnerSpec, PublicSpec, RunSpec
+from fcforge.core.spec import BaseModelSpec, LearnerSpec, RunSpec
 from fcforge.experiments.config_code import import_parts, registries
 from fcforge.experiments.pipelines import PIPELINE, Pipeline
 
 # Settings of a run that have their own entry in its identity, or that change no number:
 # `own_threshold` adds further runs and leaves this one as it is.
-APART = ("dataset", "data_sha256", "learner", "start", "own_threshold")
+APART = ("dataset", "data_sha256", "learner", "base_model", "own_threshold")
 
 
 def run_key(spec: RunSpec) -> str:
@@ -43,12 +43,12 @@ def run_identity(spec: RunSpec) -> dict[str, Any]:
         "data": spec.data_sha256 or _component(spec.dataset),
         "learner": learner_identity(spec.learner),
     }
-    if spec.start is not None:
-        parts["base_model"] = base_model_identity(spec.start)
+    if spec.base_model is not None:
+        parts["base_model"] = base_model_identity(spec.base_model)
     return {**settings, **parts}
 
 
-def base_model_identity(spec: PublicSpec) -> dict[str, Any]:
+def base_model_identity(spec: BaseModelSpec) -> dict[str, Any]:
     """Return what decides the base model of a run: public data and the settings' defaults."""
     data = spec.sha256 or _component(spec.dataset)
     return {"data": data, "settings": identity(BaseModelSettings())}
@@ -129,11 +129,15 @@ def _without_labels(spec: RunSpec) -> RunSpec:
     if "folder" in method.params:
         kept = {name: v for name, v in method.params.items() if name != "folder"}
         method = replace(method, params=kept)
-    learner = replace(learner, method=method, title="", training={}, start=True)
+    learner = replace(learner, method=method, title="", training={}, base_model=True)
     dataset = Component("") if spec.data_sha256 else spec.dataset
-    start = spec.start
-    if start is not None and start.sha256:
-        start = replace(start, dataset=Component(""))
+    base_model = spec.base_model
+    if base_model is not None and base_model.sha256:
+        base_model = replace(base_model, dataset=Component(""))
     return replace(
-        spec, learner=learner, dataset=dataset, start=start, own_threshold=False
+        spec,
+        learner=learner,
+        dataset=dataset,
+        base_model=base_model,
+        own_threshold=False,
     )

@@ -5,17 +5,17 @@ Rows of a bank mean nothing outside their process: a state that leaves it holds 
 subjects that it remembers. A chain's file has these subjects, a run folder their addresses.
 """
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from fcforge.core.errors import ConfigError
+from fcforge.core.identity import digest
 from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import RunSpec
 from fcforge.core.subjects import FCBatch, Site
@@ -31,7 +31,6 @@ from fcforge.replay.state import replace_rows, rows_of
 S = TypeVar("S")
 PUBLIC = "(public)"  # name of the pool of public people
 LEAKED_SHARE = 0.8  # of a site that the authors' generator is trained on
-SO_FAR = "\x1f"  # before each site that the confounds of a pool were fitted on
 
 
 class SiteLoader:
@@ -43,7 +42,7 @@ class SiteLoader:
     generators : Path or None
         Folder that keeps fitted generators.
     public : callable, optional
-        Public people and start of a run that has one.
+        Public subjects and base model of a run that has one.
     """
 
     def __init__(
@@ -75,14 +74,18 @@ class SiteLoader:
         if with_val is None:
             with_val = spec.training.selection == "fixed"
         part = "train+val" if with_val else "train"
-        whose = ("real", site.name, spec.seed)
+
+        def pool(kind: str, name: str) -> PoolName:
+            conditions = site_conditions(spec)
+            place = (kind, site.name, spec.seed, name, 0, conditions, spec.fitted_on)
+            return PoolName(*place)
+
         learning = site.learning(with_val=with_val)
-        train = self.bank.add(PoolName(*whose, f"{part}:{tag(spec)}"), learning)
-        val = self.bank.add(PoolName(*whose, f"val:{tag(spec)}"), site.val)
+        train = self.bank.add(pool("real", part), learning)
+        val = self.bank.add(pool("real", "val"), site.val)
         leaked = None
         if spec.leaks.context_on_test:
-            name = PoolName("test", site.name, spec.seed, tag(spec))
-            leaked = self.bank.add(name, site.test)
+            leaked = self.bank.add(pool("test", "test"), site.test)
         make = None
         if spec.learner.generator:
             make = partial(self.synthetic, site, spec)
@@ -90,11 +93,14 @@ class SiteLoader:
         return SiteView(site.name, len(spec.order) - 1, self.bank, *shown)
 
     def public_view(self, spec: RunSpec) -> PublicView | None:
-        """The public people, put into the bank once; None in a run without a start."""
-        if spec.start is None or self.public is None:
+        """The public people, put into the bank once; None in a run without a base model."""
+        if spec.base_model is None or self.public is None:
             return None
         found = self.public(spec)
-        name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
+        conditions = digest(
+            {"base_model": _base_model(spec), "confounds": spec.confounds}
+        )
+        name = PoolName("public", PUBLIC, 0, "train", 0, conditions)
         rows = self.bank.add(name, found.batch)
         return PublicView(found.subjects, self.bank, rows)
 
@@ -122,9 +128,8 @@ class SiteLoader:
         """
         path = None
         if self.generators:
-            decides = repr((name, spec.data_sha256)).encode()
-            digest = hashlib.sha256(decides).hexdigest()[:32]
-            path = self.generators / f"{SUBJECTS}{digest}.safetensors"
+            file = digest([name, spec.data_sha256], length=32)
+            path = self.generators / f"{SUBJECTS}{file}.safetensors"
         if path and is_stored(path):
             found = read_tensors(path)
             stored = FCBatch(from_edges(found["edges"]), found["y"])
@@ -145,10 +150,10 @@ class SiteLoader:
         self, site: Site, spec: RunSpec
     ) -> tuple[Generator, GeneratorState, FCBatch]:
         """The learner's generator, its state fitted on a site's training part, and that part."""
-        generator, source, names = self.asked(site, spec)
+        generator, source, names = self.generator_for(site, spec)
         return generator, fit_cached(generator, source, names, self.generators), source
 
-    def asked(
+    def generator_for(
         self, site: Site, spec: RunSpec
     ) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
         """Generator of a learner, the subjects it is fitted on, and the names of its seed.
@@ -195,28 +200,42 @@ class SiteLoader:
         return replace_rows(state, lambda places: table[places])
 
 
-def tag(spec: RunSpec) -> str:
-    """What decides a site's subjects beside its name and the seed."""
-    split = (spec.test_fraction, spec.val_fraction, spec.folds, spec.left_out)
-    removed = (spec.confounds, spec.start) if spec.confounds else ()
-    so_far = "".join(f"{SO_FAR}{site}" for site in spec.fitted_on)
-    return f"{split}{removed}{so_far}"
+def site_conditions(spec: RunSpec) -> str:
+    """Return the digest of what decides a site's subjects, beside its name and the seed.
+
+    The sites that confounds are fitted on have a field of their own in `PoolName`.
+    """
+    conditions: dict[str, Any] = {
+        "test_fraction": spec.test_fraction,
+        "val_fraction": spec.val_fraction,
+        "folds": spec.folds,
+        "left_out": spec.left_out,
+    }
+    if spec.confounds:
+        conditions["confounds"] = spec.confounds
+        conditions["base_model"] = _base_model(spec)
+    return digest(conditions)
 
 
-def as_it_was(spec: RunSpec, pool: PoolName) -> RunSpec:
-    """The spec under which a pool was made: confounds may since be fitted on more sites."""
-    names = pool.part.partition(SO_FAR)[2]
-    return replace(spec, order=tuple(names.split(SO_FAR))) if names else spec
+def _base_model(spec: RunSpec) -> dict[str, Any] | None:
+    return None if spec.base_model is None else asdict(spec.base_model)
 
 
-def synthetic_size(pool: PoolName) -> int:
-    """How many subjects a synthetic pool has."""
-    return int(pool.part.partition(":")[0])
+def spec_of_pool(spec: RunSpec, pool: PoolName) -> RunSpec:
+    """Return the spec under which a pool was made: confounds may since be fitted on more sites."""
+    return replace(spec, order=pool.fitted_on) if pool.fitted_on else spec
 
 
 def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
-    """Name of a synthetic pool: all that decides its content."""
-    generator = (spec.learner.generator, spec.start)
-    learns_from = (spec.training.selection, spec.leaks.generator_sees_test)
-    decides = f"{n}:{generator}{learns_from}{tag(spec)}"
-    return PoolName("synthetic", site, spec.seed, decides)
+    """Return the name of a pool of n synthetic subjects, which holds all that decides them."""
+    generator = spec.learner.generator
+    conditions = {
+        "generator": None if generator is None else asdict(generator),
+        "base_model": _base_model(spec),
+        "selection": spec.training.selection,
+        "generator_sees_test": spec.leaks.generator_sees_test,
+        "site": site_conditions(spec),
+    }
+    return PoolName(
+        "synthetic", site, spec.seed, "train", n, digest(conditions), spec.fitted_on
+    )

@@ -70,10 +70,10 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
 
 def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
     """Cost of every generator, and of drawing from it; of each kind one is fitted."""
-    known: dict[str, Trial] = {}
+    known: dict[Component | None, Trial] = {}
     found = []
     for node in wanted_generators(todo):
-        kind = repr(node.spec.learner.generator)
+        kind = node.spec.learner.generator
         if kind not in known:
             before = trainer.store.size()
             seconds = _clocked(trainer.fit_generator, node.spec)

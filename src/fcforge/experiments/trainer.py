@@ -4,13 +4,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from fcforge.core.component import Component
 from fcforge.core.errors import FCForgeError
-from fcforge.core.spec import LearnerSpec, RunSpec
+from fcforge.core.spec import BaseModelSpec, LearnerSpec, RunSpec
 from fcforge.core.subjects import Site
 from fcforge.data.cohort import Cohort
 from fcforge.data.confounds import fit_on_training
@@ -24,9 +24,8 @@ from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.site_loader import (
     PUBLIC,
     SiteLoader,
-    as_it_was,
-    synthetic_size,
-    tag,
+    site_conditions,
+    spec_of_pool,
 )
 from fcforge.experiments.site_thresholds import without_fold
 from fcforge.experiments.store import Store
@@ -53,6 +52,21 @@ ITEM = "item"
 AMPLE = 16  # times the lanes there are: memory for them at later sites, too
 
 
+class SiteKey(NamedTuple):
+    """Everything that decides the sites of a dataset, split and without confounds."""
+
+    seed: int
+    conditions: str
+    fitted_on: tuple[str, ...]
+
+
+class LearnerKey(NamedTuple):
+    """Everything that decides a learner of a dataset, beside its generator."""
+
+    method: Component
+    model: Component
+
+
 class Trainer:
     """Trains nodes of one dataset and writes them into a store.
 
@@ -73,16 +87,16 @@ class Trainer:
         self.device = device
         self.group = group
         self.loader = SiteLoader(device, store.generators, self.public)
-        self._sites: dict[str, dict[str, Site]] = {}
-        self._learners: dict[tuple[Component, Component], Learner] = {}
-        self._evaluators: dict[str, Evaluator] = {}
-        self._fit: dict[tuple[int, int], tuple[int, int]] = {}
-        self._public: dict[str, Public] = {}
+        self._sites: dict[SiteKey, dict[str, Site]] = {}
+        self._learners: dict[LearnerKey, Learner] = {}
+        self._evaluators: dict[tuple[SiteKey, LearnerKey], Evaluator] = {}
+        self._fit: dict[tuple[LearnerKey, int], tuple[int, int]] = {}
+        self._public: dict[tuple[BaseModelSpec | None, tuple[str, ...]], Public] = {}
 
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec) -> dict[str, Site]:
         """Sites of a seed, split once, confounds removed."""
-        key = f"{spec.seed}{tag(spec)}"
+        key = _site_key(spec)
         if key not in self._sites:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
                 _forget_oldest(self._sites, 6)
@@ -99,13 +113,13 @@ class Trainer:
     ) -> dict[str, Site]:
         """Sites with the effect of the confounds taken out of every scan.
 
-        The effect is estimated on the public people, or without a start on the sites so far.
+        The effect is estimated on the public people, or without a base model on the sites so far.
         """
         step = None
         if spec.fitted_on:
             fitted_on = [sites[name] for name in spec.fitted_on]
             step = fit_on_training(fitted_on, spec.confounds)
-        elif spec.confounds and spec.start:
+        elif spec.confounds and spec.base_model:
             step = self.public(spec).confounds
         if step is None:
             return sites
@@ -113,10 +127,10 @@ class Trainer:
 
     def public(self, spec: RunSpec) -> Public:
         """Return the public subjects of a run and their base model."""
-        key = str((spec.start, spec.confounds))
+        key = spec.base_model, spec.confounds
         if key not in self._public:
-            assert spec.start is not None  # whoever asks has one
-            self._public[key] = fit_public(spec.start, spec.confounds)
+            assert spec.base_model is not None  # whoever asks has one
+            self._public[key] = fit_public(spec.base_model, spec.confounds)
         return self._public[key]
 
     def first_lane(self, spec: RunSpec) -> Lane:
@@ -136,7 +150,7 @@ class Trainer:
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
-        key = spec.learner.method, spec.learner.model
+        key = _learner_key(spec)
         if key not in self._learners:
             import_parts(spec.learner)
             n_rois = self.cohort.n_rois
@@ -146,7 +160,7 @@ class Trainer:
 
     def evaluator(self, spec: RunSpec) -> Evaluator:
         """Evaluator of a spec's seed and model."""
-        key = f"{run_key(replace(spec, order=()))}:{spec.fitted_on}"
+        key = _site_key(spec), _learner_key(spec)
         if key not in self._evaluators:
             sites = self.sites(spec)
             self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
@@ -162,12 +176,12 @@ class Trainer:
 
         Those that do not train in lanes are left to whoever needs them.
         """
-        alike: dict[str, tuple[Generator, list[Any]]] = {}
+        alike: dict[Component | None, tuple[Generator, list[Any]]] = {}
         for node in nodes:
             last = self.sites(node.spec)[node.spec.order[-1]]
-            generator, *people = self.loader.asked(last, node.spec)
-            kind = repr(node.spec.learner.generator)
-            alike.setdefault(kind, (generator, []))[1].append(people)
+            generator, *people = self.loader.generator_for(last, node.spec)
+            named = node.spec.learner.generator
+            alike.setdefault(named, (generator, []))[1].append(people)
         for generator, wanted in alike.values():
             if generator.in_lanes():
                 fit_together(generator, wanted, self.store.generators, self.device)
@@ -197,7 +211,7 @@ class Trainer:
         state_type = self.learner(node.spec).method.State
         lane = Lane.from_named(moved, state_type)
         meta = self.store.read_meta(node.parent)
-        pools = [PoolName(*pool) for pool in meta["pools"]]
+        pools = [PoolName.from_json(pool) for pool in meta["pools"]]
         for pool in pools:
             self._ensure_pool(node.spec, pool)
         rows = self.loader.bank.locate(pools, *address)
@@ -206,10 +220,10 @@ class Trainer:
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
         if pool in self.loader.bank:
             return
-        spec = as_it_was(spec, pool)
+        spec = spec_of_pool(spec, pool)
         site = self.sites(spec)[pool.site]
         if pool.kind == "synthetic":
-            self.loader.synthetic(site, spec, synthetic_size(pool))
+            self.loader.synthetic(site, spec, pool.size)
         else:
             self.loader.view(site, spec)
 
@@ -278,7 +292,7 @@ class Trainer:
         """Lanes that the device holds; where it held far more at an earlier site, as many."""
         node, lane = members[0]
         learner = self.learner(node.spec)
-        key = id(learner), node.spec.training.batch_size
+        key = _learner_key(node.spec), node.spec.training.batch_size
         depth, lanes = self._fit.get(key, (0, 0))
         if depth != node.depth and lanes < AMPLE * min(len(members), self.group):
             job = self.job(node.spec, lane)
@@ -333,7 +347,7 @@ class Trainer:
         sites = self.sites(spec)
         fixed = spec.training.selection == "fixed"
         own = {name: sites[name].learning(with_val=fixed) for name in spec.order}
-        public = {PUBLIC: self.public(spec).batch} if spec.start else {}
+        public = {PUBLIC: self.public(spec).batch} if spec.base_model else {}
         found = scores_after(
             pipeline, public | own, spec.seed, spec.order, sites, self.cohort.target
         )
@@ -343,6 +357,14 @@ class Trainer:
             "memory_bytes": subjects * _edge_bytes(self.cohort.n_rois),
         }
         self._store_node(node, facts, found)
+
+
+def _site_key(spec: RunSpec) -> SiteKey:
+    return SiteKey(spec.seed, site_conditions(spec), spec.fitted_on)
+
+
+def _learner_key(spec: RunSpec) -> LearnerKey:
+    return LearnerKey(spec.learner.method, spec.learner.model)
 
 
 def _edge_bytes(n_rois: int) -> int:

@@ -186,7 +186,7 @@ class Generator(Checked, ABC):
                 f"FC reaches {largest:.3g}, so it is not a correlation.",
                 where=self.where(),
                 do="Give Pearson correlations, not Fisher z. Confounds fitted on few people leave "
-                "such matrices, too: fit them on public people ([start]), or remove fewer.",
+                "such matrices, too: fit them on public people ([base_model]), or remove fewer.",
             )
         return torch.bincount(batch.y, minlength=N_CLASSES)
 

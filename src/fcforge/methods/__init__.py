@@ -33,7 +33,10 @@ def make_method(component: Component) -> Method:
 
 
 def build_learner(
-    spec: LearnerSpec, n_rois: int, has_start: bool = True, target: Target = TWO_CLASSES
+    spec: LearnerSpec,
+    n_rois: int,
+    has_base_model: bool = True,
+    target: Target = TWO_CLASSES,
 ) -> Learner:
     """Build the method and the model of a learner, and check that all parts fit.
 
@@ -41,7 +44,7 @@ def build_learner(
     ----------
     spec : LearnerSpec
     n_rois : int
-    has_start : bool
+    has_base_model : bool
         Whether the run has public subjects with a base model.
     target : Target
 
@@ -52,7 +55,7 @@ def build_learner(
     """
     method = make_method(spec.method)
     where = f"learner '{spec.title}'"
-    _require_parts(spec, method, has_start, where)
+    _require_parts(spec, method, has_base_model, where)
     default = {"features": method.features} if method.features else {}
     named = replace(spec.model, params={**default, **spec.model.params})
     size = {"n_rois": n_rois, "n_outputs": target.outputs}
@@ -67,7 +70,7 @@ def build_learner(
 
 
 def _require_parts(
-    spec: LearnerSpec, method: Method, has_start: bool, where: str
+    spec: LearnerSpec, method: Method, has_base_model: bool, where: str
 ) -> None:
     """Raise `ConfigError` if the method lacks its model, a generator or public subjects."""
     if method.models and spec.model.name not in method.models:
@@ -84,9 +87,9 @@ def _require_parts(
         )
         do = "Add generator = 'corr_gauss' (or see `fcforge list generators`)."
         raise ConfigError(what, where=where, do=do)
-    if not (has_start and spec.start) and (method.needs_public or drawn):
-        what = f"it draws on a public start, and {'this row' if has_start else 'the run'} has none."
-        do = "Add a [start] table that names the public sites."
+    if not (has_base_model and spec.base_model) and (method.needs_public or drawn):
+        what = f"it needs a base model, and {'this row' if has_base_model else 'the run'} has none."
+        do = "Add a [base_model] table that names the public sites."
         raise ConfigError(what, where=where, do=do)
 
 

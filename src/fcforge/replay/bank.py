@@ -44,17 +44,32 @@ class PoolName(NamedTuple):
     Attributes
     ----------
     kind : str
-        "real", "synthetic", "public", or "test" under the `context_on_test` leak.
+        ``"real"``, ``"synthetic"``, ``"public"``, or ``"test"`` under the `context_on_test` leak.
     site : str
     seed : int
     part : str
-        All else that decides the subjects: the split, or the size and the generator.
+        Part of the site: ``"train"``, ``"train+val"``, ``"val"`` or ``"test"``.
+    size : int
+        Number of synthetic subjects.
+    conditions : str
+        Digest of the settings that decide who is in the pool and how the scans were prepared.
+    fitted_on : tuple of str
+        Sites whose training parts the confounds were fitted on.
     """
 
     kind: str
     site: str
     seed: int
     part: str
+    size: int = 0
+    conditions: str = ""
+    fitted_on: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> "PoolName":
+        """Return the name that was written as a JSON list."""
+        kind, site, seed, part, size, conditions, fitted_on = values
+        return cls(kind, site, seed, part, size, conditions, tuple(fitted_on))
 
 
 class Bank:

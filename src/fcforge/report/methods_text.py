@@ -199,8 +199,8 @@ def _training(spec: RunSpec) -> str:
 
 def _base_model(spec: RunSpec) -> str:
     """Name the base model that a learner starts from; empty where the run has none."""
-    if spec.start is None:
+    if spec.base_model is None:
         return ""
-    if not spec.learner.start:
+    if not spec.learner.base_model:
         return "without the base model"
-    return f"with a base model of public subjects ({_component('datasets', spec.start.dataset)})"
+    return f"with a base model of public subjects ({_component('datasets', spec.base_model.dataset)})"

@@ -131,7 +131,7 @@ class Released(SumNoise, Generator):
             raise ConfigError(
                 "needs public subjects, and the run has none.",
                 where=f"generator '{self.name}'",
-                do="Add a [start] table that names the public sites.",
+                do="Add a [base_model] table that names the public sites.",
             )
         return space_of(self.public)
 

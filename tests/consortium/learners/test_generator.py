@@ -104,7 +104,7 @@ def test_diagnoses_follow_the_release_and_not_the_site():
 def test_without_public_subjects_it_says_what_to_do():
     with pytest.raises(ConfigError, match="generator 'released'") as e:
         Released().fit(site(), torch_rng(0))
-    assert "[start] table" in str(e.value)
+    assert "[base_model] table" in str(e.value)
 
 
 def test_drawn_features_have_the_public_moments_on_the_axes():
