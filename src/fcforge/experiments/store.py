@@ -189,12 +189,15 @@ class Store:
             return {site: arrays[f"site{i}"] for i, site in enumerate(sites)}
 
     def read_lane(self, key: str) -> "dict[str, Tensor]":
-        """Return the tensors of a node's lane."""
+        """Return the tensors of a node's lane in the order of their names.
+
+        Lanes whose tensors come in one order can be stacked; a file has no order.
+        """
         from safetensors.torch import load
 
         _, files = self._meta(key)
         with self._reading(key, LANE, files) as data:
-            return load(data.getvalue())
+            return dict(sorted(load(data.getvalue()).items()))
 
     def has_lane(self, key: str) -> bool:
         """Return whether a node's lane is stored."""
