@@ -86,7 +86,7 @@ pipelines = [
         "keeps": "partial_fit",
     },
 ]
-results = fcforge.run(hospitals, pipelines)
+results = fcforge.run(hospitals, learners=pipelines)
 
 # %%
 # AAA is accuracy averaged over all stages, FM what was forgotten; the interval is over subjects.

@@ -136,7 +136,7 @@ def unknown_word(a: Arrays) -> None:
 BAD: list[tuple[Callable[[Arrays], None], tuple[str, ...]]] = [
     (nan_roi, ("subject 's03'", "NaN or infinite", "Leave the subject out")),
     (asymmetric, ("subject 's03'", "not symmetric")),
-    (beyond_one, ("subject 's03'", "|r| = 1.4, beyond 1", "tanh")),
+    (beyond_one, ("subject 's03'", "values beyond 1", "fisher_z")),
     (diagonal, ("subject 's03'", "the diagonal is not 1", "ROI 5")),
     (non_square, (f"{R}, {R - 1})", "fc is (subjects, ROIs, ROIs)")),
     (one_class, ("site 'B'", "has no controls", "Merge it")),

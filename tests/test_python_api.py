@@ -1,10 +1,12 @@
 """`fcforge.run`: the table of `fcforge run`, from Python."""
 
+import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import fcforge
 from fcforge.core.errors import ConfigError
+from fcforge.data.simulated import simulate
 
 SPEC = {
     "dataset": {
@@ -23,7 +25,7 @@ def test_a_table_with_their_estimator_and_our_method(tmp_path):
     told = []
     found = fcforge.run(
         SPEC,
-        [ROW],
+        learners=[ROW],
         out=tmp_path / "run",
         progress=lambda done, total, what: told.append(done),
     )
@@ -33,9 +35,9 @@ def test_a_table_with_their_estimator_and_our_method(tmp_path):
     assert table.loc["logistic", "keeps"] == "real subjects"
     assert table.loc["logistic", "memory_bytes"] > 0
     assert told[-1] == len(list((tmp_path / "run" / "nodes").iterdir())) - 2
-    again = fcforge.run(SPEC, [ROW], out=tmp_path / "run")
+    again = fcforge.run(SPEC, learners=[ROW], out=tmp_path / "run")
     assert again.table.equals(found.table)
-    assert fcforge.run(SPEC, [ROW]).table["aaa"].equals(found.table["aaa"])
+    assert fcforge.run(SPEC, learners=[ROW]).table["aaa"].equals(found.table["aaa"])
 
 
 def test_a_config_file_with_more_rows(tmp_path):
@@ -43,12 +45,62 @@ def test_a_config_file_with_more_rows(tmp_path):
     path.write_text(
         '[dataset]\nname = "simulated"\npreset = "easy"\nn_sites = 2\nscale = 0.1\nn_rois = 8\n'
     )
-    assert "logistic" in set(fcforge.run(path, [ROW]).table["learner"])
+    assert "logistic" in set(fcforge.run(path, learners=[ROW]).table["learner"])
+
+
+@pytest.fixture(scope="module")
+def people():
+    return simulate(preset="easy", n_sites=2, scale=0.1, n_rois=8)
+
+
+def test_arrays_with_learners_by_name(people, tmp_path):
+    results = fcforge.run(
+        people.fc,
+        people.y,
+        people.site,
+        learners=["analytic/linear", ROW],
+        out=tmp_path / "mine",
+    )
+    assert {"analytic/linear", "logistic"} <= set(results.table["learner"])
+    again = fcforge.run(
+        people.fc,
+        people.y,
+        people.site,
+        learners=["analytic/linear", ROW],
+        out=tmp_path / "mine",
+    )
+    assert again.table.equals(results.table)
+    text = repr(results)
+    for part in ("AAA", "FM", "FOR", "AUROC", "analytic/linear"):
+        assert part in text
+    figure = results.plot()
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert "logistic" in labels
+    assert figure.axes[0].get_xlabel() == "accuracy along the way"
+
+
+def test_diagnoses_may_be_words(people):
+    words = np.where(people.y == 1, "ASD", "TC")
+    named = {"positive": "ASD", "negative": "TC"}
+    results = fcforge.run(
+        people.fc, words, people.site, learners=["analytic/linear"], dataset=named
+    )
+    plain = fcforge.run(people.fc, people.y, people.site, learners=["analytic/linear"])
+    assert results.table["aaa"].equals(plain.table["aaa"])
+
+
+def test_arrays_that_do_not_fit_are_refused(people):
+    with pytest.raises(ConfigError, match="arrays need y and site"):
+        fcforge.run(people.fc, learners=["analytic/linear"])
+    with pytest.raises(ConfigError, match="site has shape"):
+        fcforge.run(people.fc, people.y, people.site[:-1], learners=["analytic/linear"])
+    with pytest.raises(ConfigError, match="learners by keyword"):
+        fcforge.run(SPEC, [ROW])
 
 
 def test_objects_do_not_reach_worker_processes():
     with pytest.raises(ConfigError, match="not known in this process"):
-        fcforge.run(SPEC, [ROW], jobs=2)
+        fcforge.run(SPEC, learners=[ROW], jobs=2)
 
 
 def test_nothing_else_hangs_on_the_package():

@@ -72,7 +72,7 @@ def results(file: str, seeds: int, without: list[str]) -> Results:
         "evaluation": {"own_threshold": True},
         "learner_defaults": {"model": {"name": "linear", "features": "log+diagonal"}},
     }
-    return run(asked, LEARNERS)
+    return run(asked, learners=LEARNERS)
 
 
 def records(found: Results, hospitals: str) -> list[dict[str, Any]]:

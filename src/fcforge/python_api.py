@@ -1,13 +1,16 @@
-"""`fcforge.run`: an experiment from Python, with any scikit-learn estimator among its learners."""
+"""`fcforge.run`: an experiment from Python, on arrays or on any dataset of a config."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fcforge.core.errors import ConfigError
 from fcforge.core.result import RunResult
 from fcforge.evaluation.tables import Row, records, results_rows
 from fcforge.experiments.collect import collect, kept_by
@@ -15,14 +18,18 @@ from fcforge.experiments.config import parse_experiment
 from fcforge.experiments.config_files import read_config
 from fcforge.experiments.plan import Progress
 from fcforge.experiments.run import prepare, run_experiment, training_store
+from fcforge.report.results_table import IN_WIDE_TERMINAL, results_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
+
+Learner = str | Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
-    """What an experiment gave.
+    """Results of an experiment; printing them shows the table.
 
     Attributes
     ----------
@@ -47,11 +54,47 @@ class Results:
 
         return pd.DataFrame(records(self.rows))
 
+    def __repr__(self) -> str:
+        """Return the most important columns as text."""
+        return results_table(self.rows, shown=IN_WIDE_TERMINAL).text()
+
+    def plot(self) -> "Figure":
+        """Draw the primary metric along the way, with its interval, and forgetting.
+
+        Returns
+        -------
+        matplotlib Figure
+            One line per learner; references are grey. Show it with ``figure.savefig(path)``, or
+            as the last line of a notebook cell.
+        """
+        from matplotlib.figure import Figure
+
+        rows = self.rows[::-1]
+        figure = Figure(figsize=(9, 1.2 + 0.35 * len(rows)), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        panels = (("aaa", "along the way"), ("fm", "forgotten (FM)"))
+        for panel, (key, meaning) in zip(axes, panels, strict=True):
+            for place, row in enumerate(rows):
+                estimate = row.estimates[key]
+                colour = "0.6" if row.is_majority else "#1a5c93"
+                panel.plot(estimate.value, place, "o", color=colour)
+                panel.plot([estimate.low, estimate.high], [place, place], color=colour)
+            panel.grid(axis="x", alpha=0.4)
+            metric = "R²" if rows[0].kind == "number" else "accuracy"
+            panel.set_xlabel(f"{metric} {meaning}")
+        axes[0].set_yticks(range(len(rows)), [row.learner for row in rows])
+        return figure
+
 
 def run(
-    experiment: str | Path | Mapping[str, Any],
-    learners: Sequence[Mapping[str, Any]] = (),
+    experiment: Any,
+    y: Any = None,
+    site: Any = None,
     *,
+    learners: Sequence[Learner] = (),
+    subject_id: Sequence[Any] | None = None,
+    dataset: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
     out: str | Path | None = None,
     jobs: int = 1,
     device: str = "cpu",
@@ -61,20 +104,33 @@ def run(
 
     Parameters
     ----------
-    experiment : path or mapping
-        A config file, or its content: ``{"dataset": {...}, "experiment": {...}}``.
-    learners : sequence of mapping
-        Rows beside those of the config, as in ``[[learner]]``. ``estimator`` may be an unfitted
-        scikit-learn estimator itself.
+    experiment : array of shape (n, R, R), path or mapping
+        FC matrices of n subjects; or a config file; or its content:
+        ``{"dataset": {...}, "experiment": {...}}``.
+    y : array of shape (n,), optional
+        Diagnosis of every subject, for arrays: 0 for controls and 1 for patients, or words with
+        ``dataset={"positive": ..., "negative": ...}``.
+    site : array of shape (n,), optional
+        Site of every subject, for arrays.
+    learners : sequence of str or mapping
+        Learners beside those of the config: ``"method/model"``, or a mapping as in
+        ``[[learner]]``, whose ``estimator`` may be an unfitted scikit-learn estimator.
+    subject_id : sequence, optional
+        Id of every subject, for arrays.
+    dataset : mapping, optional
+        Further settings of the dataset ``folder``, for arrays.
+    settings : mapping of str to mapping, optional
+        Further tables of the config, for arrays, e.g. ``{"training": {"epochs": 20}}``.
     out : path, optional
-        Run folder, for `fcforge report` and to continue; without it nothing is left on disk.
+        Run folder, for `fcforge report` and to continue. Without it nothing is left on disk.
+        Arrays are stored beside it, in ``<out>_data.npz``.
     jobs : int
         Worker processes. With more than one, a script needs ``if __name__ == "__main__":``, and
         estimators are given by name, ``"module:function"``: workers cannot see an object.
     device : str
-        Of networks: cpu or cuda.
+        Device of networks: cpu or cuda.
     progress : callable
-        Told (site trainings done, in all, what was done last).
+        Receives (site trainings done, site trainings in all, the last one).
 
     Returns
     -------
@@ -84,24 +140,77 @@ def run(
     --------
     >>> from sklearn.linear_model import RidgeClassifier
     >>> sites = {"name": "simulated", "n_sites": 2, "scale": 0.1, "n_rois": 8}
-    >>> row = {"title": "ridge", "estimator": RidgeClassifier(), "keeps": "cumulative"}
-    >>> run({"dataset": sites}, [row]).table["learner"].tolist()
+    >>> ridge = {"title": "ridge", "estimator": RidgeClassifier(), "keeps": "cumulative"}
+    >>> run({"dataset": sites}, learners=[ridge]).table["learner"].tolist()
     ['majority class', 'majority class of each site', 'ridge']
     """
-    if isinstance(experiment, Mapping):
-        data = dict(experiment)
-        place = Path("experiment")  # paths start at the current folder
-    else:
-        data = read_config(experiment)
-        place = Path(experiment)
-    data["learner"] = [*data.get("learner", ()), *learners]
-    prepared = prepare(parse_experiment(data, place))
-    # one job: in this process, where objects are known and a script needs no guard
-    here = 1 if jobs == 1 and device == "cpu" else None
-    folder = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
-    with folder as root:
+    with ExitStack() as stack:
+
+        def temporary_folder() -> Path:
+            return Path(stack.enter_context(tempfile.TemporaryDirectory()))
+
+        place = Path("experiment")  # paths of a mapping start at the current folder
+        if isinstance(experiment, str | Path | Mapping):
+            if y is not None:
+                raise ConfigError(
+                    "y and site belong to arrays, not to a config.",
+                    do="Give learners by keyword: run(config, learners=[...]).",
+                )
+            if isinstance(experiment, Mapping):
+                config = dict(experiment)
+            else:
+                config = read_config(experiment)
+                place = Path(experiment)
+        else:
+            path = Path(f"{out}_data.npz") if out else temporary_folder() / "data.npz"
+            _write_arrays(path, experiment, y, site, subject_id)
+            table = {"name": "folder", "path": str(path.resolve()), **(dataset or {})}
+            config = {**(settings or {}), "dataset": table}
+        extra = [_learner_table(learner) for learner in learners]
+        config["learner"] = [*config.get("learner", ()), *extra]
+        prepared = prepare(parse_experiment(config, place))
+        # one job: in this process, where objects are known and a script needs no guard
+        group = 1 if jobs == 1 and device == "cpu" else None
+        root = out if out is not None else temporary_folder()
         with training_store(prepared, root) as store:
             run_experiment(
-                prepared, store, jobs=jobs, device=device, group=here, progress=progress
+                prepared,
+                store,
+                jobs=jobs,
+                device=device,
+                group=group,
+                progress=progress,
             )
         return Results(collect(store)[0], kept_by(store))
+
+
+def _write_arrays(path: Path, fc: Any, y: Any, site: Any, subject_id: Any) -> None:
+    """Write arrays as an .npz that the dataset ``folder`` reads."""
+    if y is None or site is None:
+        raise ConfigError(
+            "arrays need y and site.",
+            do="Call run(X, y, site, learners=[...]) with one entry per subject.",
+        )
+    matrices = np.asarray(fc, dtype=np.float32)
+    ids = range(1, len(matrices) + 1) if subject_id is None else subject_id
+    columns = {
+        "label": np.asarray(y),
+        "site": np.asarray(site).astype(str),
+        "subject_id": np.array([str(k) for k in ids]),
+    }
+    for name, column in columns.items():
+        if column.shape != matrices.shape[:1]:
+            raise ConfigError(
+                f"{name} has shape {column.shape}, but there are {len(matrices)} matrices.",
+                do="Give one entry per subject.",
+            )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, allow_pickle=False, fc=matrices, **columns)
+
+
+def _learner_table(learner: Learner) -> Mapping[str, Any]:
+    """Return a learner as a table of a config."""
+    if not isinstance(learner, str):
+        return learner
+    method, _, model = learner.partition("/")
+    return {"method": method, "model": model} if model else {"method": method}

@@ -28,7 +28,7 @@ from fcforge.cli.options import (
 )
 from fcforge.core.errors import FCForgeError
 from fcforge.core.files import write_text
-from fcforge.core.formatting import duration
+from fcforge.core.formatting import duration, printable
 from fcforge.core.options import ALLOW_CODE, CheckRequest
 
 if TYPE_CHECKING:
@@ -81,12 +81,16 @@ def init(
 def check(asked: CheckRequest) -> int:
     """Check a config or a dataset, subject by subject, before anything runs."""
     from fcforge.experiments.check import check_target
-    from fcforge.report.terminal import check_text
+    from fcforge.report.terminal import check_lines
     from fcforge.report.text import json_text
 
     with at_work("checking"):
         verdict = check_target(asked)
-    print(json_text(verdict.to_json()) if asked.as_json else check_text(verdict))
+    if asked.as_json:
+        print(json_text(verdict.to_json()))
+        return 0 if verdict.ok else 1
+    for line in check_lines(verdict):
+        typer.secho(printable(line.text), fg=line.colour or None)
     return 0 if verdict.ok else 1
 
 

@@ -141,8 +141,9 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     off_diagonal = ~np.eye(len(matrix), dtype=bool)
     largest = float(np.abs(matrix[off_diagonal]).max())
     if largest > 1 + TOLERANCE:
-        what = f"FC goes up to |r| = {largest:.3g}, beyond 1."
-        yield what, "Fisher z values? Take tanh of them."
+        what = "FC has values beyond 1, so it is no correlation."
+        do = 'If these are Fisher z values, give --kind fisher_z (in a config: kind = "fisher_z").'
+        yield what, do
     diagonal = np.diagonal(matrix)
     worst = int(np.abs(diagonal - 1).argmax())
     if abs(diagonal[worst] - 1) > TOLERANCE:

@@ -1,20 +1,29 @@
 """Text that the commands print: cost, progress and checks of a run."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fcforge.core.formatting import counted, duration, memory
+from fcforge.report.text import printable_lines
 
 if TYPE_CHECKING:
     from fcforge.experiments.check import Verdict
     from fcforge.experiments.collect import RunProgress
     from fcforge.experiments.plan import Plan
     from fcforge.experiments.timing import Cost
-from fcforge.report.text import printable_lines
+
+COLOURS = {"error": "red", "warning": "yellow"}
+
+
+class Line(NamedTuple):
+    """A line and its colour on a terminal; empty for the usual one."""
+
+    text: str
+    colour: str = ""
 
 
 def cost_text(cost: "Cost", plan: "Plan", jobs: int) -> str:
-    """What a run would cost."""
+    """Return the estimated cost of a run as text."""
     workers = counted(jobs, "idle CPU worker")
     return printable_lines(
         [
@@ -27,7 +36,7 @@ def cost_text(cost: "Cost", plan: "Plan", jobs: int) -> str:
 
 
 def status_text(found: "RunProgress") -> str:
-    """How much of a run is done."""
+    """Return the progress of a run as text."""
     width = max(map(len, found.learners))
     done = f"{found.trained} of {found.trainings} site trainings done"
     lines = [f"{found.title}: {done}"]
@@ -40,18 +49,30 @@ def status_text(found: "RunProgress") -> str:
     return printable_lines(lines)
 
 
-def check_text(verdict: "Verdict") -> str:
-    """What `fcforge check` prints."""
+def check_lines(verdict: "Verdict") -> list[Line]:
+    """Return the lines of `fcforge check`: the dataset, its faults and the conclusion.
+
+    Equal faults of several subjects are one line.
+    """
     cohort = verdict.cohort
-    lines = [f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs"]
+    lines = [Line(f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs")]
     if len(cohort):
-        lines.append(f"  {verdict.target}")
-    for site, count in verdict.sites().items():
-        people = ", ".join(f"{n} {who}" for who, n in count.items())
-        lines.append(f"  {site}: {people}")
-    lines += [f"  {note}" for note in verdict.notes]
-    lines += [f"{found.severity}: {found}" for found in verdict.complaints]
-    told = Counter(finding.severity for finding in verdict.complaints)
-    counts = [counted(n, severity) for severity, n in told.items()]
-    end = ["ok", *counts] if verdict.ok else [*counts, "nothing would be trained"]
-    return printable_lines([*lines, ", ".join(end)])
+        lines.append(Line(f"  {verdict.target}"))
+    for site, counts in verdict.sites().items():
+        people = ", ".join(f"{n} {who}" for who, n in counts.items())
+        lines.append(Line(f"  {site}: {people}"))
+    lines += [Line(f"  {note}") for note in verdict.notes]
+    for fault in verdict.complaints:
+        lines.append(Line(f"{fault.severity}: {fault}", COLOURS[fault.severity]))
+    numbers = Counter(fault.severity for fault in verdict.complaints)
+    summary = [counted(n, severity) for severity, n in numbers.items()]
+    if verdict.ok:
+        lines.append(Line(", ".join(["ok", *summary]), "green"))
+    else:
+        lines.append(Line(", ".join([*summary, "nothing would be trained"]), "red"))
+    return lines
+
+
+def check_text(verdict: "Verdict") -> str:
+    """Return the lines of `fcforge check` without colours."""
+    return printable_lines([line.text for line in check_lines(verdict)])
