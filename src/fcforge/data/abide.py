@@ -1,12 +1,12 @@
 """ABIDE I as preprocessed by the PCP, in the folders of nilearn's fetcher, offline or online.
 
-That fetcher gives the 1,035 subjects that the phenotypic file names a file of, 871 of them passed
-by all raters. Of the other 77 rows (FILE_ID ``no_filename``) the PCP's bucket has DPARSF series of
-67 under the usual names; with them there are the paper's 529 people of four sites. So series are
-fetched here, by name, into the folders where nilearn looks for them.
+nilearn fetches the 1,035 subjects with a file name in the phenotypic file, 871 of which all raters
+passed. The PCP's bucket also has DPARSF series of 67 of the other 77 rows (FILE_ID ``no_filename``),
+under the usual names. The paper's 529 people of four sites include them. This module therefore
+fetches the series itself, by name, into the folders where nilearn expects them.
 
-The data files that the published tables are made from are rebuilt from them (`rebuild`). Nothing of
-the data is shipped: FC is made here, and the list of subjects is compared with the published one.
+`rebuild` makes the data files of the published tables from these series. fcforge ships no data: FC
+is computed here, and the list of subjects is compared with the published one.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ wait = time.sleep
 
 
 class DownloadError(DataError):
-    """Something public that could not be fetched."""
+    """Error of a public file that could not be fetched."""
 
 
 def load_abide(
@@ -120,7 +120,7 @@ def _read_url(url: str) -> bytes:
 
 
 def _download(url: str) -> bytes | None:
-    """What is at a URL, None where the bucket has no such file; else `DownloadError`."""
+    """Return the content of a URL, or None if the bucket has no such file; else `DownloadError`."""
     reason = ""
     for attempt in range(TRIES):
         try:
@@ -141,7 +141,7 @@ def _not_fetched(url: str, reason: str) -> DownloadError:
 
 
 def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
-    """Rows of the phenotypic file."""
+    """Return the rows of the phenotypic file."""
     file = folder / PHENOTYPES
     if download and not file.exists():
         url = f"{BUCKET}/{PHENOTYPES}"
@@ -158,7 +158,7 @@ def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
 def _people(
     table: Sequence[Row], quality: str, merge: bool, sites: Sequence[str] = ()
 ) -> list[Participant]:
-    """Rows that are wanted, site by site as asked, each with the names of its series."""
+    """Return the wanted rows as people, ordered by site, each with the names of its series."""
     names = _names(table)
     people = []
     for row in table:
@@ -185,10 +185,10 @@ def _is_wanted(row: Row, quality: str) -> bool:
 
 
 def _names(table: Sequence[Row]) -> dict[str, str]:
-    """Names that the series of each subject may have, joined by blanks.
+    """Return the names that the series of each subject may have, joined by blanks.
 
-    A row without a file name has one of those of its site: ``USM_0050432``, and of MAX_MUN, which
-    has four scanners, ``MaxMun_a_0051320`` to ``MaxMun_d_0051320``.
+    The series of a row without a file name has one of the names of its site: ``USM_0050432``. At
+    MAX_MUN, which has four scanners, these are ``MaxMun_a_0051320`` to ``MaxMun_d_0051320``.
     """
     prefixes: dict[str, set[str]] = {row["SITE_ID"]: set() for row in table}
     for row in table:
@@ -216,13 +216,20 @@ class _Files:
         return f"{series}_{self.derivative}.1D"
 
     def of(self, person: Participant) -> Path | None:
-        """The file of a subject under one of its names, if it is there."""
+        """Return the file of a subject under one of its names; None if there is none."""
         folder = self.root / self.kind
         paths = [folder / self.name(series) for series in person.file.split()]
         return next((path for path in paths if path.exists()), None)
 
     def cohort(self, people: Sequence[Participant], all_: bool) -> Cohort:
-        """People with a file; `all_` makes each of the others an error."""
+        """Return the cohort of people with a file.
+
+        Parameters
+        ----------
+        people : sequence of Participant
+        all_ : bool
+            Whether each person without a file is an error instead of one warning for all.
+        """
         there = [one for one in people if all_ or self.of(one)]
         faults = []
         if lost := len(people) - len(there):
@@ -241,9 +248,9 @@ class _Files:
         return Reading(pearson_fc(series, names), {"n_volumes": len(series)}, names)
 
     def fetch(self, people: Sequence[Participant]) -> None:
-        """Fetch what is missing; what the bucket does not have stays so.
+        """Fetch the missing series; those that the bucket does not have stay missing.
 
-        A damaged file is named when it is read.
+        A damaged file is reported when it is read.
         """
         missing = [person for person in people if self.of(person) is None]
         for series in " ".join(person.file for person in missing).split():
@@ -316,7 +323,7 @@ PUBLISHED = {
 
 
 def subjects_sha256(subject_ids: Iterable[str]) -> str:
-    """SHA-256 of the ids, sorted, one per line."""
+    """Return the SHA-256 of the ids, sorted, one per line."""
     return hashlib.sha256("\n".join(sorted(subject_ids)).encode()).hexdigest()
 
 

@@ -40,16 +40,16 @@ class Cohort:
     covariates : mapping of name to ndarray of shape (n,)
         Optional, e.g. ``mean_fd``, ``age``, ``sex``.
     path : str
-        Where it was read from, for errors.
+        Path of the data, for errors.
     faults : tuple of Fault
-        What the loader could not take in (a missing or truncated file, an unknown diagnosis).
+        Subjects that the loader could not read (no file, a truncated file, an unknown diagnosis).
         `fcforge.data.checks.check_cohort` reports them with its own.
     allow_duplicates : bool
-        Two ids that look like one scan may be in training and in test.
+        Allow two ids with what looks like one scan in training and test.
     allow_unlike_sites : bool
         A site whose mean FC does not resemble the others' is a warning instead of an error.
     target : Target
-        What y is: classes with their names, e.g. ``("TC", "ASD")``, or a number.
+        Kind of y: classes with their names, e.g. ``("TC", "ASD")``, or a number.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Cohort:
         return {*self.site_names, *(f.site for f in self.faults)} - {""}
 
     def select(self, index: np.ndarray | slice) -> "Cohort":
-        """Cohort of the subjects at `index` (integers, a boolean mask or a slice)."""
+        """Return the cohort of the subjects at `index` (integers, a boolean mask or a slice)."""
         return replace(
             self,
             fc=self.fc[index],
@@ -106,7 +106,7 @@ class Cohort:
         return replace(self, site=as_text(site), faults=tuple(faults))
 
     def select_sites(self, names: Sequence[str] | None) -> "Cohort":
-        """Cohort of the named sites, grouped in the order of `names`; of all for None."""
+        """Return the cohort of the named sites, grouped in the order of `names`; of all for None."""
         if names is None:
             return self
         check_names("site", names, self._known_sites)
@@ -119,7 +119,15 @@ class Cohort:
         return replace(self.select(index), faults=kept)
 
     def of_number(self, name: str, limits: tuple[float, float]) -> "Cohort":
-        """The cohort whose target is a covariate; who has none is left out."""
+        """Return the cohort with a covariate as target, without the people who lack it.
+
+        Parameters
+        ----------
+        name : str
+            Covariate.
+        limits : (float, float)
+            Limits of the number, agreed in advance.
+        """
         check_names("target", [name], ["diagnosis", *self.covariates])
         target = Target(name, (), limits)
         values = as_numbers(name, self.covariates[name])
@@ -133,7 +141,7 @@ class Cohort:
         return replace(made, faults=tuple(faults)).select(known)
 
     def without(self, gone: Sequence[str]) -> "Cohort":
-        """The cohort, and what is wrong with it, without the subjects of these ids."""
+        """Return the cohort and its faults without the subjects of these ids."""
         faulty = [f.subject for f in self.faults]
         known = [*self.subject_id.tolist(), *faulty]
         check_names("subject to leave out", gone, known)
@@ -142,7 +150,7 @@ class Cohort:
         return replace(rest, faults=kept)
 
     def content_sha256(self) -> str:
-        """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
+        """Return the SHA-256 of FC, label, site and id of all subjects; row order does not matter."""
         digest = hashlib.sha256(f"{self.fc.shape}".encode())
         for i in np.lexsort((self.site, self.subject_id)):
             who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{self.y[i].item()}"
@@ -165,7 +173,7 @@ class Cohort:
 
 
 def write_people(path: Path, people: Cohort) -> Path:
-    """Write people as an .npz that dataset ``folder`` reads; returns its path."""
+    """Write people as an .npz that dataset ``folder`` reads, and return its path."""
     who = {"site": people.site, "subject_id": people.subject_id, "label": people.y}
     with whole_file(path) as file:
         np.savez(file, allow_pickle=False, fc=people.fc, **who)
@@ -173,7 +181,7 @@ def write_people(path: Path, people: Cohort) -> Path:
 
 
 def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
-    """A covariate as float64, NaN where one is missing; `DataError` where it holds words."""
+    """Return a covariate as float64, with NaN for missing values; `DataError` if it holds words."""
     values = np.asarray(values)
     if values.dtype.kind in "fiub":
         return values.astype(float)
@@ -188,5 +196,5 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Array of str, from numbers too (ABIDE's subject ids are integers)."""
+    """Return an array of str, also of numbers (ABIDE's subject ids are integers)."""
     return np.array([str(v) for v in np.asarray(values).tolist()], dtype=np.str_)

@@ -26,7 +26,7 @@ MOST_STEPS = 500
 
 
 def site_effect(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Shift :math:`\gamma^*` and squared scale :math:`\delta^{*2}` of one site, both (E,).
+    r"""Return the shift :math:`\gamma^*` and squared scale :math:`\delta^{*2}` of one site, both (E,).
 
     Alternates the two posterior means
 
@@ -67,7 +67,7 @@ def site_effect(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _inverse_gamma(scale: np.ndarray) -> tuple[float, float]:
-    """Parameters a and b of the inverse gamma with the mean and variance of squared scales."""
+    """Return the parameters a and b of the inverse gamma that fits the squared scales."""
     mean = scale.mean()
     variance = scale.var(ddof=1)
     a = (2 * variance + mean**2) / variance
@@ -76,14 +76,14 @@ def _inverse_gamma(scale: np.ndarray) -> tuple[float, float]:
 
 
 def _largest_change(new: np.ndarray, old: np.ndarray) -> float:
-    """Largest relative change of an edge."""
+    """Return the largest relative change of an edge."""
     size = np.maximum(np.abs(old), 1e-12)
     return float((np.abs(new - old) / size).max())
 
 
 @dataclass(frozen=True)
 class SiteEffects:
-    r"""Sites' shifts and scales about a common level.
+    r"""Shifts and scales of sites about a common level.
 
     .. math:: z' = \ell + \sigma \frac{(z - \ell) / \sigma - \gamma_i}{\delta_i}, \qquad
               \ell = \alpha + d^\top B
@@ -99,7 +99,7 @@ class SiteEffects:
         B.
     gamma, delta : ndarray of shape (sites, E)
     how : {"combat", "demean"}
-        "demean" shifts alone, by plain means.
+        "demean" only shifts, by plain means.
     """
 
     sites: tuple[str, ...]
@@ -119,11 +119,19 @@ class SiteEffects:
         y: np.ndarray | None,
         how: How,
     ) -> "SiteEffects":
-        """Effects of the sites of z (n, E), with covariates d (n, k) kept.
+        """Estimate the effects of the sites on z (n, E); the effect of covariates is kept.
 
-        With diagnoses y (0 or 1) their effect is kept, too: the level is midway between the
-        classes, so that a site's share of patients does not move it. Without them this is
-        neuroCombat.
+        Parameters
+        ----------
+        z : ndarray of shape (n, E)
+        site : ndarray of shape (n,), str
+        d : ndarray of shape (n, k)
+            Covariates.
+        y : ndarray of shape (n,) or None
+            Diagnoses (0 or 1), whose effect is then kept, too: the level is midway between the
+            classes, so that a site's share of patients does not move it. Without them this is
+            neuroCombat.
+        how : {"combat", "demean"}
         """
         check_names("harmonisation", [how], get_args(How))
         sites = tuple(sorted(set(site.tolist())))
@@ -145,14 +153,14 @@ class SiteEffects:
     def remove(
         self, z: np.ndarray, d: np.ndarray, site: str, unseen: Unseen = "refuse"
     ) -> np.ndarray:
-        """Edges z (n, E) of subjects of one site without its effect; never asks a diagnosis.
+        """Return edges z (n, E) of subjects of one site without its effect; no diagnosis is needed.
 
         Parameters
         ----------
         z, d : ndarray of shape (n, E) and (n, k)
         site : str
         unseen : {"refuse", "estimate"}
-            Whether an effect that is not known is an error, or estimated from these very subjects.
+            Whether an unknown effect is an error, or is estimated from these subjects.
         """
         level = self.level + d @ self.slopes
         standard = (z - level) / self.sigma
@@ -171,11 +179,11 @@ class SiteEffects:
 
 
 def _coefficients(design: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Least squares of z (n, E) on a design (n, k) whose columns can be told apart."""
+    """Return the least-squares coefficients of z (n, E) on a design (n, k) of full rank."""
     beta, _, rank, _ = np.linalg.lstsq(design, z, rcond=None)
     if rank < design.shape[1]:
         raise DataError(
-            "effects of sites cannot be told from those of the covariates or the diagnosis.",
+            "effects of sites cannot be separated from those of the covariates or the diagnosis.",
             where="harmonisation",
             do="Keep fewer of them, or leave out sites where one of them is always the same.",
         )
@@ -183,7 +191,7 @@ def _coefficients(design: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def _effect(standard: np.ndarray, how: How, site: str) -> tuple[np.ndarray, np.ndarray]:
-    """Shift and scale of a site, both (E,)."""
+    """Return the shift and scale of a site, both (E,)."""
     if len(standard) < 2:
         what = f"site '{site}' has one subject: its effect cannot be estimated."
         raise DataError(what)
@@ -194,5 +202,5 @@ def _effect(standard: np.ndarray, how: How, site: str) -> tuple[np.ndarray, np.n
 
 
 def no_zeros(x: np.ndarray) -> np.ndarray:
-    """A flat edge has no scale: leave it as it is (1)."""
+    """Return scales with 1 in place of zeros, since a constant edge has no scale."""
     return np.where(x > 1e-12, x, 1.0)

@@ -1,13 +1,13 @@
-r"""Confounds: what head motion, age and sex explain of the FC is taken out before anyone learns.
+r"""Confounds: removal of the linear effect of head motion, age and sex on FC before training.
 
 In the coordinates :math:`\phi` of `fcforge.base_model.features` (the matrix logarithm, where adding
 and subtracting leaves a valid matrix),
 
 .. math:: \phi' = \phi - B^\top (d - \bar d)
 
-with d a subject's covariates and B the least-squares coefficients of those the step was fitted
-on: the public people where there is a start, else the training parts of the sites so far. Test
-subjects and diagnoses are never part of the fit.
+with d a subject's covariates and B least-squares coefficients. They are fitted on the public people of
+a base model, or without one on the training parts of the sites so far. Test subjects and diagnoses
+are never part of the fit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +25,11 @@ from fcforge.core.subjects import FCBatch, Site
 from fcforge.data.cohort import Cohort, as_numbers
 
 Covariates = Mapping[str, np.ndarray]
-MIN_FD = 1e-3  # mm; a mean framewise displacement below it is as good as none
+MIN_FD = 1e-3  # mm; smallest mean framewise displacement whose logarithm is used
 
 
 def terms(name: str, values: np.ndarray) -> list[np.ndarray]:
-    """Columns of the design for one covariate: log mean FD, age and its square, others as they are.
+    """Return the design columns of a covariate: log mean FD, age and its square, others unchanged.
 
     Examples
     --------
@@ -38,14 +38,14 @@ def terms(name: str, values: np.ndarray) -> list[np.ndarray]:
     """
     if name == "mean_fd":
         return [np.log(np.maximum(values, MIN_FD))]
-    if name == "age":  # in decades from 20: both columns of the size of one
+    if name == "age":  # in decades from 20, so that both columns are of order one
         decades = (values - 20.0) / 10.0
         return [decades, decades**2]
     return [values]
 
 
 def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
-    """Design matrix (n, k) of the named covariates, in float64."""
+    """Return the design matrix (n, k) of the named covariates, float64."""
     check_names("covariate", names, covariates, where="confounds to remove")
     columns: list[np.ndarray] = []
     for name in names:
@@ -56,7 +56,18 @@ def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
 def require_covariates(
     covariates: Covariates, names: Sequence[str], ids: Sequence[str], where: str
 ) -> None:
-    """Raise `DataError` naming the subjects that lack a covariate that is to be removed."""
+    """Raise `DataError` that names the subjects without a covariate that is to be removed.
+
+    Parameters
+    ----------
+    covariates : mapping of str to ndarray of shape (n,)
+    names : sequence of str
+        Covariates to remove.
+    ids : sequence of str
+        Subjects.
+    where : str
+        Place for the error message.
+    """
     for name in names:
         if name not in covariates:
             what = f"there is no covariate '{name}', which is to be removed."
@@ -81,11 +92,11 @@ class Confounds:
     names : tuple of str
         Covariates that are removed.
     centre : ndarray of shape (k,)
-        Mean of the design of those it was fitted on.
+        Mean of the design over the people of the fit.
     coefficients : ndarray of shape (k, R (R + 1) / 2)
         B.
     shrink : float
-        Of the matrix logarithm.
+        Share of the identity mixed into FC before its logarithm.
     """
 
     names: tuple[str, ...]
@@ -101,7 +112,7 @@ class Confounds:
         names: Sequence[str],
         shrink: float = SHRINK,
     ) -> "Confounds":
-        """Least squares of features (n, p) on the covariates.
+        """Fit least squares of features (n, p) on the covariates.
 
         Columns that do not vary (one sex only) get the coefficient zero.
         """
@@ -118,18 +129,18 @@ class Confounds:
         return cls(tuple(names), centre, coefficients, shrink)
 
     def effect(self, covariates: Covariates) -> np.ndarray:
-        """What the covariates explain of each feature, (n, p)."""
+        """Return the part of each feature that the covariates explain, shape (n, p)."""
         return (design(covariates, self.names) - self.centre) @ self.coefficients
 
     def remove(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
-        """FC (n, R, R) without what the covariates explain; its diagonal stays near one."""
+        """Return FC (n, R, R) without the effect of the covariates; its diagonal stays near one."""
         if not len(fc):
             return fc
         left = log_features(fc, self.shrink) - self.effect(covariates)
         return from_log_features(left, self.shrink, unit=False).astype(fc.dtype)
 
     def apply(self, site: Site) -> Site:
-        """A site whose three parts have the confounds removed, every subject by itself."""
+        """Return the site with confounds removed from its three parts, each subject separately."""
         parts: dict[str, Any] = {}
         for name in site.subject_ids:
             people: FCBatch = getattr(site, name)
@@ -140,7 +151,7 @@ class Confounds:
 
 
 def _covariates(site: Site, part: str, names: Sequence[str]) -> Covariates:
-    """Covariates of a part of a site; `DataError` where somebody lacks one of `names`."""
+    """Return the covariates of a part of a site; `DataError` if a subject lacks one of `names`."""
     known = site.covariates.get(part, {})
     ids = site.subject_ids.get(part, ())
     require_covariates(known, names, ids, f"site '{site.name}' ({part})")
@@ -148,7 +159,7 @@ def _covariates(site: Site, part: str, names: Sequence[str]) -> Covariates:
 
 
 def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
-    """Confound step fitted on the training parts (train and val) of some sites."""
+    """Fit the confound step on the training parts (train and val) of sites."""
     sites = list(sites)
     people = [_covariates(s, part, names) for s in sites for part in ("train", "val")]
     everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
@@ -161,7 +172,7 @@ def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
 def fit_on_cohort(
     cohort: Cohort, names: Sequence[str], shrink: float = SHRINK
 ) -> Confounds:
-    """Confound step fitted on everybody of a cohort (public people)."""
+    """Fit the confound step on all people of a cohort (public people)."""
     require_covariates(
         cohort.covariates, names, cohort.subject_id.tolist(), "public people"
     )

@@ -1,4 +1,4 @@
-"""Datasets by name: loading one, and what is wrong with it, subject by subject.
+"""Datasets by name, and loading them.
 
 A dataset is a function that returns a `Cohort`. To add one, write the function in a module of this
 folder and add a line to `_ROWS`, or register it as an entry point of the group
@@ -67,7 +67,7 @@ def _common(
     target: str = "diagnosis",
     limits: tuple[float, float] = (0.0, 0.0),
 ) -> Cohort:
-    """Settings that every dataset has.
+    """Apply the settings that every dataset has.
 
     Parameters
     ----------
@@ -79,17 +79,17 @@ def _common(
     allow_unlike_sites : bool
         Allow a site whose mean FC does not resemble that of the other sites.
     target : str
-        What is learned: ``"diagnosis"``, or a covariate that is a number, e.g. ``"age"``.
+        Target: ``"diagnosis"``, or a covariate that is a number, e.g. ``"age"``.
     limits : (float, float)
-        Between which numbers that covariate lies, agreed in advance.
+        Limits of that number, agreed in advance.
     """
-    if leave_out:  # first: nothing of theirs is read any more
+    if leave_out:  # first, so that nothing else of these people is used
         cohort = cohort.without(leave_out)
     if target != "diagnosis":
         cohort = cohort.of_number(target, limits)
     elif any(limits):
         raise ConfigError(
-            "limits are of a number.",
+            "`limits` applies only to a numeric target.",
             where="[dataset]",
             do='Name the covariate: target = "age".',
         )
@@ -149,7 +149,7 @@ DATASETS: Registry[Dataset] = Registry(
 
 
 def load_dataset(component: Component) -> Cohort:
-    """Load the dataset a config names.
+    """Load the dataset that a config names.
 
     Raises
     ------
@@ -169,15 +169,23 @@ def load_dataset(component: Component) -> Cohort:
 def dataset_of(
     name: str, said: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> Component:
-    """A dataset by what a command's own options say and by ``--set dataset.*``, each thing once.
+    """Return a dataset of a command's options and of its ``--set dataset.*``.
+
+    Parameters
+    ----------
+    name : str
+    said : mapping
+        Settings by the command's own options.
+    settings : mapping
+        Settings by ``--set``.
 
     Raises
     ------
     ConfigError
-        Where both say the same setting: one of them would be ignored.
+        When both contain the same setting: one would be ignored.
     """
     for twice in said.keys() & settings.keys():
-        what = f"--set dataset.{twice}: another option or argument says it already."
+        what = f"--set dataset.{twice}: another option or argument sets it already."
         raise ConfigError(what, do="Leave one of them out.")
     return Component(name, {**said, **settings})
 
@@ -185,14 +193,16 @@ def dataset_of(
 def load_people(
     data: str | os.PathLike[str], sites: Sequence[str], **how: Any
 ) -> Cohort:
-    """People of the named sites, checked as for training; without names all, unchecked.
+    """Return the people of the named sites, checked as for training.
+
+    Without names all people are returned, unchecked.
 
     Parameters
     ----------
     data : path
     sites : sequence of str
     **how
-        Further settings of the dataset ``folder``; what is None is left out.
+        Further settings of the dataset ``folder``; None means the default.
     """
     asked = {**how, "sites": list(sites)}
     params = {name: value for name, value in asked.items() if value}

@@ -8,7 +8,7 @@ from fcforge.core.errors import DataError
 
 
 def rois_of(n_edges: int) -> int:
-    """How many ROIs have so many edges; `DataError` where no number has."""
+    """Return the number of ROIs that have `n_edges` edges; `DataError` if there is none."""
     n_rois = (1 + math.isqrt(1 + 8 * n_edges)) // 2
     if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
         what = f"{n_edges} edges are not the triangle of a square matrix."
@@ -19,7 +19,7 @@ def rois_of(n_edges: int) -> int:
 def fc_from_upper(
     upper: np.ndarray, diagonal: float = 1.0, dtype: type = np.float64
 ) -> np.ndarray:
-    """Symmetric matrices (n, R, R) from their upper triangles.
+    """Return symmetric matrices (n, R, R) of their upper triangles.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def fc_from_upper(
         Edges in ``np.triu_indices(R, 1)`` order.
     diagonal : float
     dtype : type
-        Of what is made.
+        Type of the result.
     """
     n, n_edges = upper.shape
     n_rois = rois_of(n_edges)
@@ -39,6 +39,6 @@ def fc_from_upper(
 
 
 def upper_from_fc(fc: np.ndarray) -> np.ndarray:
-    """Upper triangle without diagonal of FC (n, R, R), shape (n, R (R - 1) / 2)."""
+    """Return the upper triangles of FC (n, R, R) without diagonal, shape (n, R (R - 1) / 2)."""
     rows, cols = np.triu_indices(fc.shape[-1], 1)
     return fc[:, rows, cols]

@@ -12,7 +12,21 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong with a dataset: where, what, and what to do about it."""
+    """A fault of a dataset: its place, a description and advice.
+
+    Attributes
+    ----------
+    severity : {"error", "warning"}
+        An error prevents training.
+    what : str
+        Description.
+    do : str
+        Advice to the user.
+    subject, site : str
+        Place; empty if the fault is not of one subject or site.
+    count : int
+        Number of subjects with this fault (see `grouped`).
+    """
 
     severity: Severity
     what: str
@@ -20,11 +34,10 @@ class Fault:
     subject: str = ""
     site: str = ""
     count: int = 1
-    """Subjects it is wrong with, where it is more than one (`grouped`)."""
 
     @classmethod
     def of(cls, error: DataError, subject: str, site: str) -> "Fault":
-        """The trouble with one subject, as a loader met it."""
+        """Return the fault of a subject that could not be loaded."""
         what = f"{error.where}: {error.what}" if error.where else error.what
         return cls("error", what, error.do, subject, site)
 
@@ -38,13 +51,13 @@ class Fault:
 
 
 def grouped(faults: Iterable[Fault]) -> list[Fault]:
-    """The same complaint about several subjects as one, in the order of the first."""
+    """Return the faults with equal ones of several subjects as one, in the order of the first."""
     alike: dict[tuple[str, ...], list[Fault]] = {}
     for fault in faults:
         place = "" if fault.subject else fault.site
         alike.setdefault((fault.what, fault.do, place), []).append(fault)
-    found = []
-    for own in alike.values():
-        subjects = some(f.subject for f in own)
-        found.append(replace(own[0], subject=subjects, count=len(own)))
-    return found
+    merged = []
+    for equal in alike.values():
+        subjects = some(fault.subject for fault in equal)
+        merged.append(replace(equal[0], subject=subjects, count=len(equal)))
+    return merged

@@ -1,8 +1,8 @@
-"""FC out of what a file or an array holds: a matrix, a time series, or a row of edges.
+"""FC from the content of a file or array: a matrix, a time series, or a row of edges.
 
 A row is the triangle of a symmetric matrix, with or without the diagonal, in one of two orders.
-Names of edges (``Hip_L~Hip_R``) say which edge is which. Without them the numbers must: only one
-way of reading them may give correlation matrices.
+Names (``Hip_L~Hip_R``) identify the edges. Without names, exactly one order must give correlation
+matrices.
 """
 
 import math
@@ -19,26 +19,31 @@ from fcforge.imaging.series import pearson_fc
 
 Order = Literal["nilearn", "upper"]
 ONES = (1.0, math.sqrt(0.5))
-ROUNDING = 0.05  # how far below 0 the eigenvalues of rounded correlations are let go
-TRIED = 9  # subjects that decide how all are read
+ROUNDING = (
+    0.05  # eigenvalues of rounded correlations may be negative down to minus this
+)
+TRIED = 9  # subjects that decide the order for all
 
 
 class Layout(NamedTuple):
-    """Where vectorised edges lie in a matrix."""
+    """Places of vectorised edges in a matrix."""
 
     n_rois: int
     order: Order
     diagonal: bool
 
     def indices(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and columns of the entries, in the order of the vector."""
+        """Return rows and columns of the entries, in the order of the vector."""
         k = 0 if self.diagonal else 1
         if self.order == "upper":
             return np.triu_indices(self.n_rois, k)
         return np.tril_indices(self.n_rois, -k)
 
     def fill(self, X: np.ndarray) -> np.ndarray:
-        """Symmetric (n, R, R), float32, with X (n, p) at the first p places and unit diagonal."""
+        """Return symmetric matrices (n, R, R), float32, with unit diagonal and X (n, p) as edges.
+
+        X fills the first p places.
+        """
         rows, cols = (index[: X.shape[1]] for index in self.indices())
         fc = np.zeros((len(X), self.n_rois, self.n_rois), dtype=np.float32)
         fc[:, rows, cols] = X
@@ -48,13 +53,13 @@ class Layout(NamedTuple):
         return fc
 
     def has_ones(self, X: np.ndarray) -> bool:
-        """Whether X (n, p) is 1 where a diagonal lies, or 1 / sqrt 2, as nilearn scales it."""
+        """Return whether X (n, p) has 1 on the diagonal, or 1 / sqrt 2 as nilearn scales it."""
         rows, cols = self.indices()
         found = X[:, rows == cols]
         return any(bool((abs(found - one) <= TOLERANCE).all()) for one in ONES)
 
     def is_sound(self, X: np.ndarray) -> bool:
-        """Whether X (n, p) makes correlation matrices, and has ones where a diagonal lies.
+        """Return whether X (n, p) makes correlation matrices and has ones on a stored diagonal.
 
         Correlations have no negative eigenvalue, and in the wrong order they have large ones: on
         ABIDE -3.7 and below, against -0.002 from rounding.
@@ -67,12 +72,18 @@ class Layout(NamedTuple):
 def rows_as_fc(
     edges: np.ndarray, names: Sequence[str] = ()
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """FC (n, R, R), float32, of rows of edges (n, p), and the ROI names that `names` say.
+    """Return FC (n, R, R), float32, of rows of edges (n, p), and the ROI names.
+
+    Parameters
+    ----------
+    edges : ndarray of shape (n, p)
+    names : sequence of str
+        Names of the edges, e.g. ``Hip_L~Hip_R``; numbered or missing names say nothing.
 
     Raises
     ------
     DataError
-        Edges are not those of a matrix, or can be read in several ways.
+        When the edges are not those of a matrix, or fit several orders.
     """
     if any("~" in name for name in names):
         return _by_names(edges, names)
@@ -118,7 +129,7 @@ def _by_names(
 
 # -- matrices and series ---------------------------------------------------------------------------
 def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
-    """FC (R, R) of a matrix that is FC already or a time series (T, R).
+    """Return FC (R, R), float32, of a matrix that is FC or a time series (T, R).
 
     With ``kind="auto"`` a square matrix that is symmetric or has a unit diagonal is FC (with
     an error in `check_cohort` when it is not both), anything else a time series, which is
@@ -166,7 +177,7 @@ def _kind_of(matrix: np.ndarray) -> Kind:
 
 
 def looks_like_fc(matrix: np.ndarray) -> bool:
-    """Whether a matrix is meant as FC: square, and symmetric or with a unit diagonal."""
+    """Return whether a matrix is meant as FC: square, and symmetric or with a unit diagonal."""
     return matrix.shape[0] == matrix.shape[1] and any(_unit_and_symmetric(matrix))
 
 
@@ -186,14 +197,14 @@ def refuse_transposed(series: np.ndarray) -> None:
 
 
 def looks_transposed(series: np.ndarray) -> str:
-    """Why a time series (T, R) seems to have its volumes in columns; "" where it does not.
+    """Return why a time series (T, R) seems to have its volumes in columns; "" if it does not.
 
     A signal keeps to its own level and is smooth in time. Over 28 series of ABIDE the mean
     correlation of neighbouring volumes exceeds that of neighbouring ROIs by 0.12 to 0.6; of the
     same series transposed it is 0.15 to 0.6 lower.
     """
     x = series[:, np.isfinite(series).all(axis=0)]
-    if x.size < 3000 or min(x.shape) < 5:  # chance alone could tell otherwise
+    if x.size < 3000 or min(x.shape) < 5:  # too little to exclude chance
         return ""
     down = _level(x)
     across = _level(x.T)
@@ -208,13 +219,13 @@ def looks_transposed(series: np.ndarray) -> str:
 
 
 def _level(x: np.ndarray) -> float:
-    """How far the means of columns lie apart, in units of their own spread."""
+    """Return the spread of the columns' means in units of the spread within columns."""
     spread = float(np.median(x.std(axis=0)))
     return float(x.mean(axis=0).std()) / spread if spread > 0 else 0.0
 
 
 def _lag_one(x: np.ndarray) -> float:
-    """Mean correlation of each column with itself one row later, 0 for noise of any length."""
+    """Return the mean lag-one autocorrelation of the columns, corrected to 0 for noise."""
     x = x - x.mean(axis=0)
     norm = (x**2).sum(axis=0)
     together = (x[1:] * x[:-1]).sum(axis=0)

@@ -1,8 +1,8 @@
-"""Who took part: id, site, what the diagnosis means, and the cohort of those with a file.
+"""Participants: id, site, meaning of the diagnosis, and the cohort of those with a file.
 
-Two groups are compared, or those that are listed. Words that say by themselves which group they
-mean need nothing; a table with a second disorder, or with other words, names its groups:
-``positive`` and ``negative``, or ``classes`` where they are more than two.
+Two groups are compared, or the groups that are listed. Known words need no setting. For a table with
+a second disorder or with other words, name the groups: ``positive`` and ``negative``, or ``classes``
+if there are more than two.
 """
 
 import re
@@ -52,7 +52,7 @@ NAME_THEM = (
     "--set dataset.positive=VALUE and so on); others are left out."
 )
 SEVERAL = 'More than two groups: --set \'dataset.classes=["HC", "SZ", "BP"]\', controls first.'
-# Names of columns by what they hold, as a user calls it.
+# Names of columns by role.
 ROLES = {
     "id": tables.ID_COLUMNS,
     "site": ("site", "site_id", "center", "centre", "hospital", "site_name"),
@@ -68,19 +68,19 @@ ALIASES = {
 SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 
 
-# -- what a diagnosis means ------------------------------------------------------------------------
+# -- meaning of diagnoses --------------------------------------------------------------------------
 def is_missing(value: str) -> bool:
-    """Whether a cell says nothing."""
+    """Return whether a cell is a missing value."""
     return _plain(value) in MISSING
 
 
 def _plain(word: str) -> str:
-    """A word as it is compared: without case, odd spaces and wide letters."""
+    """Return a word in the form that is compared: lower case, plain spaces, narrow letters."""
     return unicodedata.normalize("NFKC", word).strip().casefold()
 
 
 def label_of(value: str, column: str = "") -> int:
-    """0 or 1 for a word that says it by itself; an error that lists the known ones for others.
+    """Return 0 or 1 for a known word; raise `DataError`, which lists known words, for others.
 
     Examples
     --------
@@ -106,19 +106,19 @@ def groups_of(
     classes: Sequence[str] = (),
     partial: bool = False,
 ) -> dict[str, int]:
-    """Place of the group of each diagnosis, controls first; empty where words say it themselves.
+    """Return the place of each diagnosis's group, controls first; empty if known words suffice.
 
     Parameters
     ----------
     values : iterable of str
-        Diagnoses as the data have them.
+        Diagnoses as the data write them.
     positive, negative, classes, partial
-        As in `load_folder`; several diagnoses of a group are joined by commas, too.
+        As in `fcforge.data.folder.Folder`. Several diagnoses of a group may be joined by commas.
 
     Raises
     ------
     DataError
-        Two disorders and no groups named, a diagnosis in two groups, or groups that are not
+        For two disorders without named groups, a diagnosis in two groups, or groups that are not
         in the data.
     """
     counts = Counter(v.strip() for v in values if not is_missing(v))
@@ -152,12 +152,12 @@ def groups_of(
 
 
 def meaning_of(value: str, groups: Mapping[str, int], column: str = "") -> int | None:
-    """0 for a control, 1 for a patient, or the place of its group; None for another.
+    """Return 0 for a control, 1 for a patient, or the place of the group; None for another.
 
     Raises
     ------
     DataError
-        No diagnosis, or a word that does not say which group it means.
+        When the diagnosis is missing or is no known word.
     """
     if is_missing(value):
         do = (
@@ -184,7 +184,7 @@ def _refuse_two_disorders(known: set[str], told: str) -> None:
 class Participant(NamedTuple):
     """One subject before the FC is read.
 
-    `diagnosis` is as the data write it, `y` what it means; `extra` holds further columns, text or
+    `diagnosis` is as the data write it, `y` its class; `extra` holds further columns, text or
     numbers.
     """
 
@@ -197,7 +197,7 @@ class Participant(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a subject's file holds.
+    """Content of a subject's file.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class Reading(NamedTuple):
     more : mapping
         Further covariates, e.g. the number of volumes.
     roi_names : tuple of str
-        As the file has them; empty where it has none.
+        Names in the file; empty if it has none.
     """
 
     fc: np.ndarray
@@ -214,7 +214,7 @@ class Reading(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """People of a table before their diagnosis is understood, and what is wrong with others."""
+    """People of a table before their diagnosis is interpreted, and faults of the others."""
 
     people: Sequence[Participant]
     faults: Sequence[Fault] = ()
@@ -226,17 +226,17 @@ Read = Callable[[Participant], Reading]
 
 
 def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
-    """Cohort of all people whose FC can be read; a fault for every other.
+    """Return the cohort of all people whose FC can be read, with a fault for every other.
 
     Parameters
     ----------
     name : str
-        Of the dataset.
+        Name of the dataset.
     listed : Listed
     read : callable
-        The file of a participant, or a `DataError`.
+        Returns the `Reading` of a participant, or raises `DataError`.
     path : Path
-        Where all of them are.
+        Place of the data, for errors.
     """
     loaded: list[Loaded] = []
     unread: list[Fault] = []
@@ -266,10 +266,10 @@ def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
 
 
 def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Covariates by their usual names of rows of a table.
+    """Return the covariates of rows of a table, by their usual names.
 
-    Each is numbers (n,) where every value is a number or missing (NaN), else text; sex in words
-    counts.
+    A covariate is an array (n,) of numbers if every value is a number or missing (NaN), otherwise
+    of text. Words for the sex become numbers.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
 
 
 def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
-    """Subjects with the common count and names of ROIs, and a fault for every other."""
+    """Return the subjects with the most common ROIs, and a fault for every other."""
     if not loaded:
         return [], []
     common = mode(len(r.fc) for _, r in loaded)
@@ -317,7 +317,7 @@ def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
 
 
 def _unnamed(kept: Sequence[Loaded]) -> list[Fault]:
-    """A warning where some files have ROI names and others have none."""
+    """Return a warning if some files have ROI names and others have none."""
     without = [person.subject_id for person, reading in kept if not reading.roi_names]
     if not without or len(without) == len(kept):
         return []
@@ -327,7 +327,7 @@ def _unnamed(kept: Sequence[Loaded]) -> list[Fault]:
 
 
 def owns_file(file_name: str, subject: str) -> bool:
-    """Whether a file name starts with an id that ends there (``s1`` does not own ``s10.csv``).
+    """Return whether a file name starts with a whole id (``s1`` does not own ``s10.csv``).
 
     A number in the file name may begin with zeros that the id lacks.
     """
@@ -341,7 +341,16 @@ def owns_file(file_name: str, subject: str) -> bool:
 def labelled(
     listed: Listed, groups: Mapping[str, int], drop_unlabelled: bool = False
 ) -> Listed:
-    """People with what their diagnosis means; a fault for the others, one for all left out."""
+    """Return the people with their class; each other one has a fault or is counted as left out.
+
+    Parameters
+    ----------
+    listed : Listed
+    groups : mapping of str to int
+        As `groups_of` returns it.
+    drop_unlabelled : bool
+        Leave people without a diagnosis out instead of reporting a fault.
+    """
     kept: list[Participant] = []
     faults = list(listed.faults)
     left: Counter[str] = Counter()
@@ -366,7 +375,7 @@ def labelled(
 
 
 def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, ...]:
-    """What controls and patients are called: every value of them, or 0 and 1 without a word."""
+    """Return the names of controls and patients: their diagnoses, or "0" and "1" without words."""
     words = as_text(diagnoses)
     names = tuple("/".join(np.unique(words[y == label])) for label in (0, 1))
     named = all(names) and names != ("False", "True")
@@ -374,7 +383,7 @@ def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, ...]:
 
 
 def columns_of(text: str) -> dict[str, str]:
-    """``"site=scanner_site,label=dx"`` as a mapping of roles to columns.
+    """Return ``"site=scanner_site,label=dx"`` as a mapping of roles to columns.
 
     Examples
     --------
@@ -386,14 +395,14 @@ def columns_of(text: str) -> dict[str, str]:
 
 
 def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, str]:
-    """Column of each role: the one that was named, else one with a usual name, else "".
+    """Return the column of each role: the named one, else one with a usual name, else "".
 
     Raises
     ------
     ConfigError
-        A role that does not exist.
+        For an unknown role.
     DataError
-        A named column that is not there.
+        For a named column that does not exist.
     """
     check_names("role of a column", named, ROLES)
     found = {}
@@ -408,7 +417,7 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
 
 
 def no_column(role: str, header: Sequence[str]) -> DataError:
-    """Error for a table without a column of a role."""
+    """Return the error for a table without a column of a role."""
     say = f"--columns {role}=NAME (of a start or a config: --set dataset.columns.{role}=NAME)"
     usual = (*ROLES[role], f"or say which it is: {say}")
     return tables.no_column(role, header, usual)
@@ -419,7 +428,14 @@ def people_of(
     named: Mapping[str, str],
     needed: Sequence[str] = ("id", "site"),
 ) -> Listed:
-    """Rows of a table as people, a fault for each that cannot be used, the diagnosis' column.
+    """Return the rows of a table as people, with a fault for each that cannot be used.
+
+    Parameters
+    ----------
+    rows : sequence of mapping of column to cell
+    named : mapping of role to column
+    needed : sequence of str
+        Roles that must have a column and a value.
 
     Raises
     ------

@@ -100,7 +100,7 @@ def _series_folder(path: Path, global_signal: bool) -> Path:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """File of each subject id."""
+    """Return the file of each subject id."""
     files = {}
     for file in sorted(folder.glob("*.mat")):
         if match := _FILE.match(file.name):
@@ -136,14 +136,14 @@ def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading
 
 
 def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
-    """Covariates by id from the consortium's .mat.
+    """Return the covariates by subject id from the consortium's .mat.
 
     It has SubID, Dx (+1 MDD, -1 control), Age, Sex, Edu, Site and Motion.
 
     Raises
     ------
     DataError
-        Not such a file, or its Dx contradicts the ids.
+        For another file, or if Dx contradicts the ids.
     """
     data = read_mat(path)
     with at(path):

@@ -1,12 +1,12 @@
-r"""Whether scans and diagnoses can be right, told without a real scan of anybody else.
+r"""Plausibility of scans without access to another person's real scan.
 
-*Strangeness.* A scan is held against every learned site by three distances between Fisher-z
+*Strangeness.* A scan is compared with every learned site by three distances between Fisher-z
 edges: ``inside``, the Mahalanobis distance within the k leading principal axes of the site's
 synthetic held-out subjects; ``outside``, the distance from their span; ``pattern``, one minus the
 correlation with the site's mean pattern. Each is divided by its limit, mean + 2.576 standard
 deviations among the site's real training subjects, widened for small sites (see `limits`).
-``sides`` says whether left and right are swapped. A scan beyond a limit at every site is unlike
-anything seen, and no probability should be read from it.
+``sides`` measures whether left and right are swapped. A scan beyond a limit at every site is unlike
+all sites, and its probability should not be used.
 
 *Left and right.* ROIs of most atlases come in pairs, one in each hemisphere, whose connection is
 among the strongest; so the order of the ROIs can be told from a mean FC :math:`m`. With :math:`P`
@@ -15,17 +15,8 @@ and turns its sign with the hemispheres. In ABIDE (AAL-116) it correlates 0.65 t
 site and all others and 0.47 and more between any two sites; of 871 single scans one is below 0
 (-0.01).
 
-It says nothing of an atlas whose ROIs are not paired in one of two orders (left, right, left,
-right, ...; or all left, then all right), and sees a swapped scan and a mirrored image alike.
-
-*Temperature.* Probabilities are :math:`1 / (1 + e^{-u / T})` of log odds u; T minimises the
-log-loss of subjects the scored network was not trained on.
-
-*Sketches.* A scan is known again by a few hundred bytes: its edges, without their mean and scaled
-to length 1, are projected on fixed random signs. Products of sketches estimate correlations of
-edges (standard error 0.02 at 0.75, 0.001 at 0.99): on 1,098 people of ABIDE all pairs but three
-(above 0.9: they look like one person each) stay below 0.77, while the same scan with a changed
-edge, or under another id, stays at 1.
+The check needs an atlas whose ROIs are paired in one of two orders (left, right, left, right, ...; or
+all left, then all right). It does not distinguish a swapped scan from a mirrored image.
 """
 
 import math
@@ -38,7 +29,7 @@ from numpy import ndarray as Array
 from fcforge.core.errors import DataError
 from fcforge.data.edges import fc_from_upper, upper_from_fc
 
-DISTANCES = ("inside", "outside", "pattern")  # a chain's step says their limits
+DISTANCES = ("inside", "outside", "pattern")  # a chain's step records their limits
 SIDES = "sides"  # its limit is always 1
 AXES = 8
 QUANTILE = 2.576  # standard normal: 99 % two-sided, 99.5 % one-sided
@@ -53,7 +44,7 @@ TINY = 1e-12
 
 
 def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
-    """What is wrong with the ROI names of some data; empty where either side has none."""
+    """Return the first difference of two lists of ROI names; "" if either is empty."""
     if not names or not ours:
         return ""
     if len(names) != len(ours):
@@ -65,13 +56,13 @@ def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
 
 
 def fisher_z(fc: Array) -> Array:
-    """Fisher-z edges (n, E), float64, of FC (n, R, R)."""
+    """Return the Fisher-z edges (n, E), float64, of FC (n, R, R)."""
     upper = upper_from_fc(np.asarray(fc, dtype=np.float64))
     return np.arctanh(np.clip(upper, -LIMIT, LIMIT))
 
 
 class Reference(NamedTuple):
-    """One site's synthetic subjects as principal axes of Fisher-z edges."""
+    """Principal axes of the Fisher-z edges of a site's synthetic subjects."""
 
     mean: Array  # (E,)
     axes: Array  # (k, E), orthonormal
@@ -79,7 +70,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, fc: Array) -> Self:
-        """Axes of FC (n, R, R), n of 3 or more."""
+        """Fit the axes to FC (n, R, R), n of 3 or more."""
         z = fisher_z(fc)
         mean = z.mean(0)
         _, values, axes = np.linalg.svd(z - mean, full_matrices=False)
@@ -88,7 +79,7 @@ class Reference(NamedTuple):
         return cls(mean, axes[:k], spread.clip(min=1e-9))
 
     def distances(self, fc: Array) -> dict[str, Array]:
-        """Distances of FC (n, R, R) from the site, (n,) each; see `DISTANCES`."""
+        """Return the distances of FC (n, R, R) from the site, (n,) each; see `DISTANCES`."""
         z = fisher_z(fc)
         away = z - self.mean
         along = away @ self.axes.T
@@ -102,13 +93,13 @@ class Reference(NamedTuple):
 
 
 def likeness(rows: Array, mean: Array) -> Array:
-    """Correlation (n,) of each of some rows (n, E) with a mean (E,)."""
+    """Return the correlation (n,) of each row (n, E) with a mean (E,)."""
     shape = rows - rows.mean(1, keepdims=True)
     return _cosine(shape, mean - mean.mean())
 
 
 def unit_rows(rows: Array) -> Array:
-    """Rows (n, d), each of length 1; those of zeros stay."""
+    """Return rows (n, d) scaled to length 1; rows of zeros stay."""
     norm = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.maximum(norm, TINY)
 
@@ -119,10 +110,10 @@ def _cosine(rows: Array, known: Array) -> Array:
 
 
 def limits(reference: Reference, fc: Array) -> dict[str, float]:
-    """Largest ordinary distances, from the site's n real training subjects.
+    """Return the largest ordinary distances, of the site's n real training subjects.
 
-    The axes were learnt from a model of these very subjects, who are therefore nearer to them
-    than a new one will be: by sqrt((n + 1) / (n - k - 2)) in a Gaussian of k dimensions.
+    The axes were fitted to a model of these subjects, so that they are nearer to the axes than new
+    ones: by sqrt((n + 1) / (n - k - 2)) in a Gaussian of k dimensions.
     """
     n = len(fc)
     k = len(reference.spread)
@@ -137,14 +128,14 @@ def limits(reference: Reference, fc: Array) -> dict[str, float]:
 
 
 class Known(NamedTuple):
-    """A site that scans are held against."""
+    """A site that scans are compared with."""
 
     site: str
     reference: Reference
     limits: dict[str, float]
 
     def ratios(self, fc: Array) -> list[Array]:
-        """Distances (n,) of FC from the site, each by its limit."""
+        """Return the distances (n,) of FC from the site, each divided by its limit."""
         found = self.reference.distances(fc)
         return [found[name] / self.limits.get(name, 1.0) for name in found]
 
@@ -153,7 +144,7 @@ _SAID = (*(f"{name} distance" for name in DISTANCES), "left and right look swapp
 
 
 def strangeness(known: list[Known], fc: Array) -> tuple[Array, list[str]]:
-    """How far scans are beyond the limits of the site they resemble most; 1 is the limit.
+    """Return the distance of scans from the most similar site, where 1 is its limit.
 
     Parameters
     ----------
@@ -164,7 +155,7 @@ def strangeness(known: list[Known], fc: Array) -> tuple[Array, list[str]]:
     -------
     ndarray of shape (n,)
     list of str
-        For each scan beyond the limit the nearest site and the distance that counted.
+        For each scan beyond the limit, the nearest site and the largest distance.
     """
     ratios = np.array([site.ratios(fc) for site in known])  # (sites, distances, n)
     worst = ratios.max(1)
@@ -178,7 +169,15 @@ def strangeness(known: list[Known], fc: Array) -> tuple[Array, list[str]]:
 
 
 def require_alike(known: list[Known], fc: Array, accept: bool) -> bool:
-    """Whether a site's scans are unlike all known sites': `DataError` unless that is accepted."""
+    """Return whether a site's scans are unlike those of all known sites.
+
+    Parameters
+    ----------
+    known : list of Known
+    fc : ndarray of shape (n, R, R)
+    accept : bool
+        Whether unlike scans are accepted instead of raising `DataError`.
+    """
     odd = _odd_scans(known, fc)
     if odd and not accept:
         do = "Check the atlas and the order of the ROIs; if they are right, add --accept-scans."
@@ -187,7 +186,7 @@ def require_alike(known: list[Known], fc: Array, accept: bool) -> bool:
 
 
 def _odd_scans(known: list[Known], fc: Array) -> str:
-    """What is odd about the scans (n, R, R) of a whole site; empty where nothing is."""
+    """Return a message if the scans (n, R, R) of a site are unlike the known sites; else ""."""
     z = fisher_z(fc)
     means = [site.reference.mean for site in known]
     typical = [float(np.median(likeness(z, mean))) for mean in means]
@@ -212,7 +211,7 @@ def sides_swapped(others: str) -> str:
 
 
 def partners(mean: Array) -> Array | None:
-    """Place of each ROI's partner (R,) in a mean of edges (E,); None where there are no pairs."""
+    """Return the place of each ROI's partner (R,) in mean edges (E,); None if there are no pairs."""
     matrix = fc_from_upper(mean[None], 0.0)[0]
     n = len(matrix)
     if n < MIN_ROIS:
@@ -228,7 +227,7 @@ def partners(mean: Array) -> Array | None:
 
 
 def asymmetry(upper: Array, places: Array) -> Array:
-    """Edges (n, E) minus the same with partners swapped."""
+    """Return edges (n, E) minus the same edges with partners swapped."""
     rows, columns = np.triu_indices(len(places), 1)
     number = np.zeros((len(places), len(places)), dtype=np.int64)
     number[rows, columns] = np.arange(len(rows))
@@ -238,12 +237,12 @@ def asymmetry(upper: Array, places: Array) -> Array:
 
 
 def side_distance(mean: Array, upper: Array) -> Array:
-    """(n,): 0 where a scan's asymmetry is that of the mean, beyond 1 where it is swapped.
+    """Return the distance (n,) of scans' asymmetry from the mean's; above 1 if swapped.
 
     Parameters
     ----------
     mean : ndarray of shape (E,)
-        Edges of people whose ROIs are in the right order; 0 is all that is said without pairs.
+        Edges of people whose ROIs are in the right order. Without pairs all distances are 0.
     upper : ndarray of shape (n, E)
         Edges of scans, or of a site's mean scan.
     """

@@ -168,7 +168,7 @@ def simulate_calibrated(
 # -- sites and ROIs --------------------------------------------------------------------------------
 @lru_cache(maxsize=1)
 def layouts() -> dict[str, tuple[SiteLayout, ...]]:
-    """Sites of each layout: those of the paper's data sets."""
+    """Return the sites of each layout, those of the paper's data sets."""
     found: dict[str, tuple[SiteLayout, ...]] = {}
     for row in read_table(Path(__file__).with_name("layouts.tsv")):
         layout, name, *numbers = row.values()
@@ -178,7 +178,7 @@ def layouts() -> dict[str, tuple[SiteLayout, ...]]:
 
 
 def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
-    """Recipe of a preset, with the given numbers in place of its own."""
+    """Return the recipe of a preset, with the given numbers in place of its own."""
     recipe = look_up("preset", preset, PRESETS)
     if d_scale is not None:
         recipe = replace(recipe, d_scale=d_scale)
@@ -186,7 +186,7 @@ def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
 
 
 def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout]:
-    """Sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects."""
+    """Return the sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects."""
     base = look_up("layout", layout, layouts())
     n_sites = len(base) if n_sites is None else n_sites
     extra = [f"Sim-Extra{i + 1:02d}" for i in range(n_sites - len(base))]
@@ -199,7 +199,7 @@ def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout
 
 
 def twins(roi_names: Sequence[str]) -> np.ndarray:
-    """Index of the same ROI in the other hemisphere (its own on the midline), (R,).
+    """Return the index (R,) of each ROI's counterpart in the other hemisphere, or of itself.
 
     Sides are told by the last letter of the name, ``_L`` or ``_R``.
     """
@@ -214,7 +214,7 @@ def twins(roi_names: Sequence[str]) -> np.ndarray:
 
 
 def made_up_atlas(n_rois: int) -> Atlas:
-    """Mirror-symmetric ROIs filling a brain-sized ellipsoid, in compact bilateral systems.
+    """Return mirror-symmetric ROIs in a brain-sized ellipsoid, in compact bilateral systems.
 
     Left ROIs lie on a golden-angle spiral through the left half, right ones mirror them; an odd
     count leaves one on the midline. Systems grow around seeds that are far from each other.
@@ -235,12 +235,12 @@ def made_up_atlas(n_rois: int) -> Atlas:
 
 
 def atlas_of(n_rois: int) -> Atlas:
-    """AAL for 116 ROIs, a made-up atlas for any other count."""
+    """Return AAL for 116 ROIs, a made-up atlas for any other count."""
     return aal116() if n_rois == 116 else made_up_atlas(n_rois)
 
 
 def _half_ellipsoid(n: int) -> np.ndarray:
-    """`n` points in the left half of an ellipsoid with half axes 65, 85, 60 mm."""
+    """Return `n` points in the left half of an ellipsoid with half axes 65, 85, 60 mm."""
     i = np.arange(n) + 0.5
     height = 1 - 2 * i / max(n, 1)
     angle = (i * np.pi * (3 - np.sqrt(5))) % np.pi  # half a turn: x stays on one side
@@ -253,7 +253,7 @@ def _half_ellipsoid(n: int) -> np.ndarray:
 
 
 def _grow(points: np.ndarray, n_groups: int) -> np.ndarray:
-    """Group of each point: nearest of `n_groups` seeds picked by farthest-point sampling."""
+    """Return the group of each point: the nearest of `n_groups` farthest-point seeds."""
     distance = np.full(len(points), np.inf)
     group = np.zeros(len(points), dtype=int)
     seed = 0
@@ -274,7 +274,7 @@ def _by_system(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
 
 
 def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
-    """Pattern of the disorder: mostly single edges, a little by system pair, on average less FC.
+    """Return a disorder's pattern: mostly single edges, partly system pairs, on average less FC.
 
     Expected SD over edges .9, mean -.5. A pattern of blocks alone would drown in the low-rank
     differences between subjects.
@@ -343,7 +343,7 @@ class World:
         return Population(mean, pattern, (by_system + by_roi) / np.sqrt(2))
 
     def people_of(self, place: SiteLayout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """FC (n, R, R), label (n,) and mean FD (n,) of one site's subjects."""
+        """Return FC (n, R, R), label (n,) and mean FD (n,) of one site's subjects."""
         disorder, shift, reliability = self._site_effects(place)
         rng = self._rng("subjects", place.name)
         label, fd, amounts = self._amounts(rng, place)
@@ -368,7 +368,7 @@ class World:
     def _amounts(
         self, rng: np.random.Generator, place: SiteLayout
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Label (n,), mean FD (n,) and how much of each pattern (n, k) a site's subjects have."""
+        """Return label (n,), mean FD (n,) and amount of each pattern (n, k) of a site's subjects."""
         sizes = [place.patients, place.controls]
         label = rng.permutation(np.repeat([1, 0], sizes))
         n = len(label)
@@ -388,7 +388,7 @@ class World:
     def _site_effects(
         self, place: SiteLayout
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Disorder, additive shift and attenuation of a site, each (R, R)."""
+        """Return disorder, additive shift and attenuation of a site, each (R, R)."""
         rng = self._rng("site", place.name)
         recipe = self.recipe
         n = self.atlas.n_rois

@@ -205,7 +205,7 @@ class SystemsWorld:
     def _amounts(
         self, rng: np.random.Generator, site: str, y: np.ndarray
     ) -> np.ndarray:
-        """Shift of every subject in every group of ROIs, in Fisher z, (n, groups)."""
+        """Return the shift (n, groups) of every subject in every group of ROIs, in Fisher z."""
         shape = len(y), len(self.groups)
         amounts = GROUP_SPREAD * rng.standard_normal(shape)
         random_sign = rng.choice([-1.0, 1.0], shape)

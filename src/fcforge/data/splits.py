@@ -1,4 +1,4 @@
-"""One site's subjects cut into train, validation and test, by seed and site name alone."""
+"""Splits of a site into train, validation and test, by seed and site name alone."""
 
 import math
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ SPLITS = ("train", "val", "test")
 def split_counts(
     n: int, test_fraction: float, val_fraction: float, test: int = 0
 ) -> tuple[int, int, int]:
-    """Train, validation and test counts of one class with `n` subjects.
+    """Return the train, validation and test counts of a class with `n` subjects.
 
     ``test = round(test_fraction n)``, ``val = round(val_fraction (n - test))``, halves rounded
-    up, and at least one of each (no validation when its fraction is 0). `test` says the number
-    of the tested instead.
+    up, and at least one of each (no validation if its fraction is 0). A nonzero `test` sets the
+    test count instead.
     """
     test = test or max(1, math.floor(test_fraction * n + 0.5))
     val = max(val_fraction > 0, math.floor(val_fraction * (n - test) + 0.5))
@@ -35,7 +35,7 @@ def split_counts(
 
 
 def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Fold of every person (n,), 0 to k - 1, each with its share of patients."""
+    """Return the fold (n,) of every person, 0 to k - 1, stratified by diagnosis."""
     found = np.zeros(len(y), dtype=int)
     for label in (0, 1):
         rows = rng.permutation(np.flatnonzero(y == label))
@@ -46,10 +46,10 @@ def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndar
 def split_rows(
     label: np.ndarray, rng: np.random.Generator, asked: Conditions, seed: int
 ) -> dict[str, np.ndarray]:
-    """Rows of each split, stratified by `label`: sorted integers, disjoint, complete.
+    """Return the rows of each split, stratified by `label`: sorted, disjoint and complete.
 
     With k folds the test part is every k-th row of each class in random order, from the
-    (`seed` % k)-th on: k seeds test everybody once.
+    (`seed` % k)-th on, so that k seeds test everybody once.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
     k = asked.folds
@@ -57,7 +57,7 @@ def split_rows(
         rows = rng.permutation(np.flatnonzero(label == cls))
         n_test = 0
         if k:
-            # the classes' longer folds are not the same ones
+            # longer folds of different classes do not coincide
             first = (seed + cls * (k // 2)) % k
             tested = np.arange(len(rows)) % k == first
             rows = np.concatenate([rows[~tested], rows[tested]])
@@ -86,7 +86,7 @@ def split_cohort(
     seed : int
     asked : Conditions, optional
         Its `test_fraction` of each class is tested (the paper's 7:3 gives 0.3), or one of its
-        `folds`; its `val_fraction` of the others is set aside for validation.
+        `folds`. Its `val_fraction` of the others is for validation.
 
     Returns
     -------
@@ -112,14 +112,14 @@ def split_cohort(
 
 
 def ids_of(parts: Mapping[str, Cohort]) -> dict[str, tuple[str, ...]]:
-    """Subject ids of each split."""
+    """Return the subject ids of each split."""
     return {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
 
 
 def split_site(
     cohort: Cohort, site_name: str, seed: int, asked: Conditions | None = None
 ) -> Site:
-    """One site as a learner takes it: the parts of `split_cohort` as batches of tensors."""
+    """Return a site as learners need it: the parts of `split_cohort` as batches of tensors."""
     parts = split_cohort(cohort, site_name, seed, asked)
     batches = {k: FCBatch.from_numpy(part.fc, part.y) for k, part in parts.items()}
     more = {name: dict(part.covariates) for name, part in parts.items()}
@@ -129,7 +129,7 @@ def split_site(
 def make_sites(
     cohort: Cohort, seed: int, asked: Conditions | None = None
 ) -> dict[str, Site]:
-    """Sites of a cohort, split, after `require_valid` has found nothing wrong with them."""
+    """Return the sites of a cohort, split; `require_valid` checks the cohort first."""
     require_valid(cohort)
     sites = {name: split_site(cohort, name, seed, asked) for name in cohort.site_names}
     require_no_leaking_duplicates(cohort, [site.subject_ids for site in sites.values()])
