@@ -48,6 +48,7 @@ QUICK_MODELS: dict[str, dict[str, Any]] = {
     },
     "mlp": {"hidden": 8},
     "tem": {"hidden": 8, "tau": 0.2},
+    "brainnetcnn": {"width": 2, "nodes": 4, "hidden": 8},
 }
 QUICK_METHODS: dict[str, dict[str, Any]] = {
     "forge": {"memory": 8, "candidates": 8, "dev": 4, "replay": 8, "refresh": 1},

@@ -5,13 +5,7 @@ import torch
 from simulated_site import simulate
 
 from fcforge.core.randomness import torch_rng
-from fcforge.generators.brainnetgan import (
-    BrainNetGAN,
-    critic,
-    cross,
-    generate,
-    init_cross,
-)
+from fcforge.generators.brainnetgan import BrainNetGAN, critic, generate
 from fcforge.graphs import edges, fisher_z
 
 GAN = BrainNetGAN(steps=3, width=2, batch_size=8, noise=6)
@@ -20,35 +14,6 @@ GAN = BrainNetGAN(steps=3, width=2, batch_size=8, noise=6)
 @pytest.fixture(scope="module")
 def start():
     return GAN.start(simulate(12, rois=5), torch_rng(0))
-
-
-def test_edge_to_edge_is_kawaharas_sum() -> None:
-    """out[o, i, j] = sum_ck row[o, c, k] x[c, i, k] + col[o, c, k] x[c, k, j] + biases."""
-    p: dict[str, torch.Tensor] = {}
-    p |= init_cross(torch_rng(0), "e2e", 2, 3, 4)
-    p["e2e.row.bias"], p["e2e.col.bias"] = torch.arange(3.0), torch.ones(3)
-    x = torch.randn(2, 2, 4, 4, generator=torch_rng(1))
-    row = p["e2e.row.weight"].unflatten(1, (2, 4))
-    col = p["e2e.col.weight"].unflatten(1, (2, 4))
-    expected = (
-        torch.einsum("ock,ncik->noi", row, x)[..., :, None]
-        + torch.einsum("ock,nckj->noj", col, x)[..., None, :]
-        + (torch.arange(3.0) + 1.0)[:, None, None]
-    )
-    torch.testing.assert_close(cross(p, "e2e", x), expected, atol=1e-5, rtol=1e-5)
-
-
-def test_edge_to_edge_follows_a_swap_of_rois() -> None:
-    """With kernels that treat ROIs alike, swapping ROIs of the input swaps them in the output."""
-    p: dict[str, torch.Tensor] = {}
-    p |= init_cross(torch_rng(0), "e2e", 1, 2, 4)
-    for side in ("row", "col"):
-        weight = p[f"e2e.{side}.weight"]
-        p[f"e2e.{side}.weight"] = weight[:, :1].expand_as(weight)
-    x = torch.randn(1, 1, 4, 4, generator=torch_rng(1))
-    order = torch.tensor([2, 0, 3, 1])
-    swapped = cross(p, "e2e", x[:, :, order][:, :, :, order])
-    torch.testing.assert_close(swapped, cross(p, "e2e", x)[:, :, order][:, :, :, order])
 
 
 def test_generated_fc_is_symmetric_with_unit_diagonal(start) -> None:

@@ -20,8 +20,9 @@ SMALL = {
     "linear": {},
     "mlp": {"hidden": 8},
     "tem": {"hidden": 8},
+    "brainnetcnn": {"width": 3, "nodes": 4, "hidden": 8},
 }
-GRAPH_MODELS = [n for n in SMALL if n not in ("linear", "mlp", "tem")]
+GRAPH_MODELS = [n for n in SMALL if n not in ("linear", "mlp", "tem", "brainnetcnn")]
 parametrised = pytest.mark.parametrize(
     "model",
     [make_model(Component(n, p), R) for n, p in SMALL.items()],
@@ -68,6 +69,7 @@ def test_the_table_holds_the_papers_models_and_the_edge_models():
         "linear",
         "mlp",
         "tem",
+        "brainnetcnn",
     }
     assert all(name == cls.name for name, cls in MODELS.items())
     assert set(SMALL) == set(MODELS)

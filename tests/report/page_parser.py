@@ -1,7 +1,10 @@
 """A page taken apart: tags, ids, visible text, and whether every element was closed."""
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 VOID = frozenset({"meta", "link", "br", "wbr", "img", "input", "hr"})
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -59,8 +62,19 @@ class Page(HTMLParser):
         return [attrs for t, attrs in self.tags if t == tag]
 
 
+def require_own_script(html: str) -> None:
+    """The page has one script, that of fcforge, and its policy allows no other."""
+    assert html.count("<script") == 1
+    assert html.count("<script>") == 1
+    script = html.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in html
+    own = files("fcforge.report").joinpath("templates", "page.js")
+    assert script == own.read_text("utf-8")
+
+
 def require_sound(html: str, links: tuple[str, ...] = ()) -> Page:
-    """Closed elements, one id each, nothing from elsewhere, no script."""
+    """Closed elements, one id each, nothing from elsewhere, no script but our own."""
     page = Page(html)
     assert page.open == []
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
@@ -73,7 +87,7 @@ def require_sound(html: str, links: tuple[str, ...] = ()) -> Page:
                 inside = found.startswith(("#", "data:")) or found in links
                 assert inside, (tag, attrs)
                 assert not found.startswith("#") or found[1:] in ids, found
-    assert "<script" not in html
+    require_own_script(html)
     assert "http:" not in html
     assert "https:" not in html
     assert "@import" not in html

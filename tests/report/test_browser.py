@@ -1,5 +1,8 @@
 """Every page in a real browser: Debian's chromium, headless, offline, from files."""
 
+import base64
+import io
+import time
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,7 +122,7 @@ def test_no_script_of_a_file_ever_runs(browser, pages):
     """The evil names call alert: an open alert would make the next command raise."""
     for name in ("index", "run-runs-evil", "exchange-chain-2"):
         show(browser, pages[name].as_uri())
-        assert browser.execute_script("return document.scripts.length") == 0
+        assert browser.execute_script("return document.scripts.length") == 1  # our own
         assert (
             browser.execute_script(
                 "return document.querySelectorAll('[onerror]').length"
@@ -138,6 +141,80 @@ def test_a_script_smuggled_into_a_page_stays_dead(browser, pages, tmp_path):
     assert browser.title != "loud"
     refused = [e["message"] for e in browser.get_log("browser")]
     assert len([m for m in refused if "Content Security Policy" in m]) == 2
+
+
+def test_a_click_on_a_heading_sorts_the_table(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["report"].as_uri(), 1400)
+    table = browser.find_element(By.CSS_SELECTOR, "#results table.results")
+    heading = next(
+        th for th in table.find_elements(By.TAG_NAME, "th") if th.text.startswith("FM")
+    )
+
+    def column():
+        rows = table.find_elements(By.CSS_SELECTOR, "tbody tr:not(.quiet)")
+        cells = [row.find_elements(By.TAG_NAME, "td")[4] for row in rows]
+        texts = [cell.find_element(By.TAG_NAME, "span").text for cell in cells]
+        return [float(text.replace("\N{MINUS SIGN}", "-")) for text in texts]
+
+    heading.click()
+    assert column() == sorted(column(), reverse=True)
+    assert heading.get_attribute("aria-sort") == "descending"
+    heading.click()
+    assert column() == sorted(column())
+    first = table.find_elements(By.CSS_SELECTOR, "tbody tr")[0]
+    assert "quiet" in first.get_attribute("class")  # references stay on top
+
+
+def test_values_show_at_the_pointer(browser, pages):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["report"].as_uri(), 1400)
+    for place, text in {
+        "#stages .hit": "after 1 site: 0.",
+        "#forgotten .hit": "3 sites before: 0.",
+        "#matrices td.just": "just learned",
+        "#differences .track": "[",
+        "#results thead th:nth-child(2)": "accuracy averaged over all stages",
+    }.items():
+        element = browser.find_element(By.CSS_SELECTOR, place)
+        browser.execute_script(
+            "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})",
+            element,
+        )
+        away = ActionChains(browser).move_to_element_with_offset(element, 0, 90)
+        away.move_to_element(element).perform()
+        assert text in browser.find_element(By.CLASS_NAME, "tip").text, place
+
+
+def test_contents_stay_in_view_and_name_the_section(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["report"].as_uri(), 1400)
+    browser.find_element(By.LINK_TEXT, "Sites").click()
+    until = time.monotonic() + 10
+    found = None
+    while found != "Sites" and time.monotonic() < until:
+        time.sleep(0.1)
+        current = browser.find_elements(By.CSS_SELECTOR, "nav.toc [aria-current]")
+        found = current[0].text if current else None
+    assert found == "Sites"
+    assert browser.execute_script(
+        "return document.querySelector('nav.toc').getBoundingClientRect().top"
+    ) == pytest.approx(0, abs=1)
+
+
+def test_the_table_can_be_downloaded(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["report"].as_uri(), 1400)
+    link = browser.find_element(By.LINK_TEXT, "Download CSV")
+    assert link.get_attribute("download") == "table.csv"
+    data = base64.b64decode(link.get_attribute("href").partition("base64,")[2])
+    table = pd.read_csv(io.BytesIO(data))
+    assert {"learner", "aaa", "sensitivity", "ece"} <= set(table.columns)
 
 
 def test_one_can_walk_from_page_to_page(browser, pages):

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from page_parser import EVIL, Page, require_sound
 from rich.console import Console
@@ -17,10 +18,17 @@ from fcforge.core.errors import DataError
 from fcforge.core.formatting import bracket, number
 from fcforge.core.spec import Leaks
 from fcforge.evaluation.majority import WORDS
-from fcforge.evaluation.resampling import per_site
+from fcforge.evaluation.resampling import means, per_site
 from fcforge.evaluation.tables import results_rows as table_rows
 from fcforge.report.results_table import print_table, results_table, rows_csv, rows_json
-from fcforge.report.run_numbers import RunInfo, curves, mean_matrix, run_numbers
+from fcforge.report.run_numbers import (
+    RunInfo,
+    change_by_site,
+    curves,
+    mean_matrix,
+    run_numbers,
+    site_curves,
+)
 from fcforge.report.run_page import page_of
 from fcforge.report.tables import interval_cell
 
@@ -275,3 +283,35 @@ def test_columns_are_those_asked_for(rows):
     everything = [c.title for c in results_table(rows).columns]
     assert everything[-3:] == ["FWT", "Keeps", "Time"]
     assert table.rows[-1][1].below[-1].startswith("±")
+
+
+# -- hospital by hospital, further metrics ---------------------------------------------------------
+def test_who_forgot_what_by_hand():
+    """Two sites in both orders: each forgets one of four test subjects when the other comes."""
+    y = {"A": [1, 1, 0, 0], "B": [1, 1, 0, 0]}
+    right, wrong = [0.9, 0.9, 0.1, 0.1], [0.9, 0.1, 0.1, 0.1]
+    forth = run({"A": [right, wrong], "B": [wrong, right]}, y, order=("A", "B"))
+    back = run({"A": [wrong, right], "B": [right, right]}, y, order=("B", "A"))
+    np.testing.assert_allclose(
+        change_by_site([forth, back]), [[np.nan, -0.25], [0.0, np.nan]]
+    )
+    curves = site_curves([forth, back], n_draws=20)
+    np.testing.assert_allclose(curves["A"].mean, [0.75, 1.0, 0.75])
+    np.testing.assert_allclose(curves["B"].mean, [0.75, 1.0, 1.0])
+    assert (curves["A"].low <= curves["A"].mean).all()
+
+
+def test_further_metrics_are_on_the_page_and_in_the_csv():
+    runs = fake_learner("mine", seeds=(0,))
+    info = RunInfo(n_draws=20)
+    numbers = run_numbers(runs, info)
+    expected = means(runs, "sensitivity", ("aaa",))["aaa"]
+    assert numbers.further["mine"]["sensitivity"] == expected
+    table = pd.read_csv(io.StringIO(rows_csv(numbers.rows, numbers.further)))
+    row = table.set_index("learner").loc["mine"]
+    assert row["sensitivity"] == pytest.approx(expected, abs=1e-6)
+    for name in ("specificity", "precision", "f1", "brier", "ece"):
+        assert np.isfinite(row[name])
+    page = Page(page_of(info, numbers))
+    heads = next(row for row in page.rows if "sensitivity high is good" in row)
+    assert {"ECE low is good", "Brier score low is good"} <= set(heads)

@@ -15,6 +15,7 @@ from fcforge.core.settings import at_least, limits
 from fcforge.generators.base import N_CLASSES, RNG, FCBatch
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.nn.edge_to_edge import edge_to_edge, init_edge_to_edge
 from fcforge.nn.layers import affine, init_linear
 from fcforge.nn.tensors import Params
 
@@ -23,37 +24,6 @@ class BrainNetGANState(NamedTuple):
     """Parameters of the generator network."""
 
     network: Params
-
-
-def init_cross(rng: RNG, name: str, c_in: int, c_out: int, rois: int) -> Params:
-    """Draw the row and column kernels of an edge-to-edge layer, each (c_out, c_in * R)."""
-    row = init_linear(rng, f"{name}.row", c_in * rois, c_out, bias="zero")
-    return row | init_linear(rng, f"{name}.col", c_in * rois, c_out, bias="zero")
-
-
-def cross(p: Params, name: str, x: Tensor) -> Tensor:
-    """Apply an edge-to-edge layer: output (i, j) = row kernel at i + column kernel at j.
-
-    Parameters
-    ----------
-    p : dict of Tensor
-    name : str
-        Layer, as made by `init_cross`.
-    x : Tensor of shape (n, c_in, R, R)
-
-    Returns
-    -------
-    Tensor of shape (n, c_out, R, R)
-
-    References
-    ----------
-    Kawahara et al., BrainNetCNN, NeuroImage 2017.
-    """
-    by_row = x.transpose(1, 2).flatten(2)
-    row = affine(p, f"{name}.row", by_row).transpose(1, 2)
-    by_column = x.permute(0, 3, 1, 2).flatten(2)
-    col = affine(p, f"{name}.col", by_column).transpose(1, 2)
-    return row[:, :, :, None] + col[:, :, None, :]
 
 
 def _leaky(x: Tensor) -> Tensor:
@@ -69,8 +39,8 @@ def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
 
     The diagnosis enters after the node-to-graph layer.
     """
-    x = _leaky(cross(p, "e2e1", x[:, None]))
-    x = _leaky(cross(p, "e2e2", x))
+    x = _leaky(edge_to_edge(p, "e2e1", x[:, None]))
+    x = _leaky(edge_to_edge(p, "e2e2", x))
     by_node = x.transpose(1, 2).flatten(2)
     nodes = _leaky(affine(p, "e2n", by_node)[..., 0])
     graph = _leaky(affine(p, "n2g", nodes))
@@ -83,7 +53,7 @@ def generate(p: Params, noise: Tensor, y: Tensor) -> Tensor:
     """Map noise and diagnosis to node features, then to edges by one edge-to-edge layer and tanh."""
     h = affine(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(-1, (8, -1))
     x = _leaky(h[:, :, :, None] + h[:, :, None, :])
-    x = _leaky(cross(p, "e2e", x))
+    x = _leaky(edge_to_edge(p, "e2e", x))
     x = torch.einsum("ncij,c->nij", x, p["mix.weight"][0])
     baseline = from_edges(p["baseline"], diagonal=0.0)
     fc = torch.tanh(0.5 * (x + x.mT) + baseline)
@@ -115,11 +85,11 @@ class BrainNetGAN(WGAN):
         """Draw both networks; edge baselines start at the mean FC."""
         rois = batch.n_rois
         gen = init_linear(rng, "nodes", self.noise + N_CLASSES, 8 * rois, bias="zero")
-        gen |= init_cross(rng, "e2e", 8, 16, rois)
+        gen |= init_edge_to_edge(rng, "e2e", 8, 16, rois)
         gen |= init_linear(rng, "mix", 16, 1, bias="zero")
         gen["baseline"] = fisher_z(edges(batch.fc)).mean(0).cpu()
-        cri = init_cross(rng, "e2e1", 1, self.width, rois)
-        cri |= init_cross(rng, "e2e2", self.width, 2 * self.width, rois)
+        cri = init_edge_to_edge(rng, "e2e1", 1, self.width, rois)
+        cri |= init_edge_to_edge(rng, "e2e2", self.width, 2 * self.width, rois)
         cri |= init_linear(rng, "e2n", 2 * self.width * rois, 1, bias="zero")
         cri |= init_linear(rng, "n2g", rois, 256, bias="zero")
         cri |= init_linear(rng, "fc1", 256 + N_CLASSES, 128, bias="zero")

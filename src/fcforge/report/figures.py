@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
 from markupsafe import Markup
@@ -161,11 +161,50 @@ def common_axis(
     return float(low), float(high)
 
 
+class HoverPoint(NamedTuple):
+    """A place in a figure, as shares of its width and height from the top left, and its text."""
+
+    x: float
+    y: float
+    text: str
+
+
+def hover_points(
+    axes: "Axes", x: np.ndarray, y: np.ndarray, texts: Sequence[str]
+) -> list[HoverPoint]:
+    """Return the hover points of a line, without values that are not finite.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+        With its final limits.
+    x, y : ndarray of shape (n,)
+        In data coordinates.
+    texts : sequence of n str
+    """
+    pixels = axes.transData.transform(np.column_stack([x, y]))
+    shares = pixels / axes.figure.bbox.size
+    return [
+        HoverPoint(float(a), float(1 - b), text)
+        for (a, b), text in zip(shares, texts, strict=True)
+        if np.isfinite(a) and np.isfinite(b)
+    ]
+
+
 @in_page_style
 def stage_figure(
     own: Sequence[np.ndarray], baseline: np.ndarray, limits: tuple[float, float]
 ) -> "Figure":
-    """Mean, low and high of a learner over the stages, a baseline dashed."""
+    """Draw mean, low and high of a learner over the stages, and a baseline dashed.
+
+    Parameters
+    ----------
+    own : three ndarray of shape (T,)
+        Mean, low and high.
+    baseline : ndarray of shape (T,)
+    limits : pair of float
+        Of the vertical axis.
+    """
     figure = new_figure(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
     axes = figure.subplots()
     axes.plot(np.arange(len(baseline)), baseline, "--", color=MUTED, lw=2)
@@ -175,6 +214,36 @@ def stage_figure(
     axes.fill_between(stages, low, high, color=ACCENT, alpha=0.17, lw=0)
     axes.set(ylim=limits, xlabel="sites learned")
     axes.set_xticks(stages, stages + 1)
+    axes.grid(axis="y")
+    axes.tick_params(length=0)
+    return figure
+
+
+@in_page_style
+def site_figure(
+    lines: Sequence[Sequence[np.ndarray]], limits: tuple[float, float]
+) -> "Figure":
+    """Draw one line with a band per site, before and after it was learned.
+
+    Parameters
+    ----------
+    lines : sequence of three ndarray of shape (2 T - 1,)
+        Mean, low and high of each site; the middle entry is the stage at which it was learned.
+    limits : pair of float
+        Of the vertical axis.
+    """
+    figure = new_figure(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
+    axes = figure.subplots()
+    axes.axvline(0, color=MUTED, lw=1, ls=(0, (4, 4)))
+    for k, (mean, low, high) in enumerate(lines):
+        half = len(mean) // 2
+        distance = np.arange(-half, half + 1)
+        colour = SERIES[k % len(SERIES)]
+        style = "o-" if k < len(SERIES) else "s--"
+        axes.plot(distance, mean, style, color=colour, lw=2, ms=3.5)
+        axes.fill_between(distance, low, high, color=colour, alpha=0.12, lw=0)
+        axes.set_xticks(distance, [number(d, 0, sign=True) for d in distance.tolist()])
+    axes.set(ylim=limits, xlabel="sites learned since")
     axes.grid(axis="y")
     axes.tick_params(length=0)
     return figure

@@ -1,5 +1,7 @@
 """Build pages from templates: one file per page, all text escaped, nothing loaded."""
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +19,7 @@ from fcforge.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-from fcforge.report.figures import SMALL, svg_markup
+from fcforge.report.figures import SMALL, HoverPoint, svg_markup
 
 PHONE = 340  # px that a picture has on a phone of 400
 
@@ -62,20 +64,34 @@ def macro(name: str, *values: Any) -> Markup:
     )
 
 
-def picture(figure: "Figure", alt: str) -> Markup:
-    """A figure as wide as its place, at most a fifth wider than drawn.
+def picture(figure: "Figure", alt: str, points: Sequence[HoverPoint] = ()) -> Markup:
+    """Return a figure as wide as its place, at most a fifth wider than drawn.
 
     On a phone it shrinks, and its text is set larger (`style.css`): it stays readable.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    alt : str
+        Description for those who cannot see it.
+    points : sequence of HoverPoint
+        Places that show a value when pointed at.
     """
-    points = 72 * figure.get_figwidth()
-    text = max(SMALL, 12.2 * points / PHONE)
-    look = f"--text:{text:.1f}px;--wide:{1.6 * points:.0f}px"
+    width = 72 * figure.get_figwidth()  # in points
+    text = max(SMALL, 12.2 * width / PHONE)
+    look = f"--text:{text:.1f}px;--wide:{1.6 * width:.0f}px"
+    hits = Markup("").join(
+        Markup(
+            '<i class="hit" style="left:{:.2f}%;top:{:.2f}%" data-tip="{}"></i>'
+        ).format(100 * point.x, 100 * point.y, printable_value(point.text))
+        for point in points
+    )
     box = (
         '<div class="scroll plain fit" tabindex="0" role="img" style="{}" '
-        'aria-label="{}">{}</div>'
+        'aria-label="{}"><div class="hover">{}{}</div></div>'
     )
     label = printable_value(alt)
-    return Markup(box).format(look, label, svg_markup(figure, label))
+    return Markup(box).format(look, label, svg_markup(figure, label), hits)
 
 
 def printable_value(value: Any) -> Any:
@@ -140,8 +156,19 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=printable_value,
     )
-    style = files("fcforge.report").joinpath("templates", "style.css")
-    env.globals.update(style=Markup(style.read_text("utf-8")), version=__version__)
+    style, script = (
+        files("fcforge.report").joinpath("templates", name).read_text("utf-8")
+        for name in ("style.css", "page.js")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    env.globals.update(
+        style=Markup(style),
+        script=Markup(script),
+        script_hash=Markup(
+            f"sha256-{digest}"
+        ),  # the page's policy allows this script alone
+        version=__version__,
+    )
     for known in (bracket, np.isfinite, position_percent):
         env.globals[known.__name__] = known
     for word in (with_code, flattened, shortened, number, percent, p_value):

@@ -7,8 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fcforge.core.estimate import Estimate
-from fcforge.core.formatting import counted, duration, memory, no_formula, rounded
-from fcforge.evaluation.columns import columns_of
+from fcforge.core.formatting import (
+    counted,
+    duration,
+    memory,
+    no_formula,
+    number,
+    rounded,
+)
+from fcforge.evaluation.columns import Column, columns_of
+from fcforge.evaluation.metrics import METRICS
 from fcforge.evaluation.tables import Row, records
 from fcforge.report.tables import PIPE_WIDTH, Cell, Heading, Table, interval_cell
 
@@ -16,13 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-# -- the results of a run: page, terminal and Markdown; numbers as CSV and JSON -------------------
-IN_TERMINAL = (
-    "aaa",
-    "fm",
-    "for_literal",
-    "mae",
-)  # as many columns as 80 characters hold
+IN_TERMINAL = ("aaa", "fm", "for_literal", "mae")  # fit into 80 characters
 IN_WIDE_TERMINAL = (*IN_TERMINAL, "auroc")
 WIDE = 96  # characters that they need
 COSTS = (
@@ -34,6 +36,7 @@ COSTS = (
     ),
     Heading("Time", "training time of one run over all sites; number of runs", "runs"),
 )
+Further = Mapping[str, Mapping[str, float]]  # metrics by learner
 
 
 def results_table(
@@ -41,7 +44,7 @@ def results_table(
     levels: Mapping[str, str] | None = None,
     shown: Collection[str] = (),
 ) -> Table:
-    """One row per learner.
+    """Return the results table, one row per learner.
 
     Parameters
     ----------
@@ -49,31 +52,69 @@ def results_table(
     levels : mapping of learner to {"serious", "caution"}, optional
         Learners with a warning.
     shown : collection of str
-        Keys of the columns; where none is named all that are not extra, and the costs.
+        Keys of the columns. By default the main columns and the costs.
     """
-    columns = []
-    for column in columns_of(rows[0].kind):
-        if column.key in shown or (not shown and column.shown):
-            columns.append(column)
-    heads = [Heading(c.title, c.help, f"{c.good} is good") for c in columns]
+    columns = [
+        column
+        for column in columns_of(rows[0].kind)
+        if column.key in shown or (not shown and column.shown)
+    ]
+    heads = [_heading(column) for column in columns]
     if not shown:
         heads += COSTS
     levels = levels or {}
-    made = []
+    lines = []
     for row in rows:
         flag = f"flag-{levels[row.learner]}" if row.learner in levels else ""
         cells = [Cell(row.learner, look=flag)]
-        for column in columns:
-            cells.append(interval_cell(row.estimates[column.key]))
+        cells += [interval_cell(row.estimates[column.key]) for column in columns]
         if not shown:
             cells += _costs(row)
-        made.append(cells)
-    quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
-    return Table.of(("Learner", *heads), made, quiet=quiet)
+        lines.append(cells)
+    return Table.of(("Learner", *heads), lines, quiet=_references(rows))
+
+
+def further_table(rows: Sequence[Row], further: Further) -> Table:
+    """Return the columns that `results_table` leaves out, and further metrics.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    further : mapping of learner to mapping of metric to float
+        Means without intervals, see `fcforge.report.run_numbers.further_metrics`.
+    """
+    columns = [column for column in columns_of(rows[0].kind) if not column.shown]
+    names = list(dict.fromkeys(name for values in further.values() for name in values))
+    heads = [_metric_heading(name) for name in names]
+    heads += [_heading(column) for column in columns]
+    lines = []
+    for row in rows:
+        values = further.get(row.learner, {})
+        cells = [Cell(number(values.get(name, math.nan))) for name in names]
+        cells += [interval_cell(row.estimates[column.key]) for column in columns]
+        lines.append((row.learner, *cells))
+    return Table.of(("Learner", *heads), lines, quiet=_references(rows))
+
+
+def _heading(column: Column) -> Heading:
+    """Return the heading of a column."""
+    return Heading(column.title, column.help, f"{column.good} is good")
+
+
+def _metric_heading(name: str) -> Heading:
+    """Return the heading of a metric that has no column of its own."""
+    metric = METRICS[name]
+    good = "low" if metric.lower_is_better else "high"
+    return Heading(metric.title, f"{metric.title}, averaged as AAA", f"{good} is good")
+
+
+def _references(rows: Sequence[Row]) -> frozenset[int]:
+    """Return the places of the references among the rows."""
+    return frozenset(k for k, row in enumerate(rows) if row.is_majority)
 
 
 def _costs(row: Row) -> tuple[Cell, Cell]:
-    """What a learner keeps, and how long its runs take."""
+    """Return the cells for what a learner keeps and for its training time."""
     look = f"keeps keeps-{row.keeps.split()[0]}"
     kept = Cell(row.keeps, (memory(row.memory_bytes),), look)
     below = [counted(row.n_runs, "run")]
@@ -83,7 +124,14 @@ def _costs(row: Row) -> tuple[Cell, Cell]:
 
 
 def print_table(rows: Sequence[Row], console: "Console | None" = None) -> None:
-    """Print the columns that fit to stdout (or `console`); a file gets long names unbroken."""
+    """Print the most important columns.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    console : rich Console, optional
+        By default stdout; where that is a file, long names are not broken.
+    """
     from rich.console import Console
 
     out = console or Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -93,40 +141,60 @@ def print_table(rows: Sequence[Row], console: "Console | None" = None) -> None:
     out.print(meaning, style="dim")
 
 
-def rows_csv(rows: Sequence[Row]) -> str:
-    """CSV with a mean, SD, low and high column per number; empty where undefined."""
+# -- CSV and JSON ----------------------------------------------------------------------------------
+def rows_csv(rows: Sequence[Row], further: Further | None = None) -> str:
+    """Return the results as CSV, one line per learner.
+
+    Every column of the results table gives a mean, SD, low and high; a field is empty where a
+    number is undefined.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    further : mapping of learner to mapping of metric to float, optional
+        Metrics to append, one column each.
+    """
     import pandas as pd
 
     table = pd.DataFrame(_plain_records(rows), dtype=object)
+    names = dict.fromkeys(n for values in (further or {}).values() for n in values)
+    for name in names:
+        values = [(further or {}).get(row.learner, {}).get(name) for row in rows]
+        table[name] = pd.Series([plain_value(v) for v in values], dtype=object)
     safe = table.map(lambda v: no_formula(v) if isinstance(v, str) else v)
     return safe.to_csv(index=False, lineterminator="\n")
 
 
 def rows_json(rows: Sequence[Row]) -> str:
-    """JSON list of records; null where undefined."""
+    """Return the results as a JSON list of records; null where a number is undefined."""
     return json.dumps(_plain_records(rows), indent=2, allow_nan=False) + "\n"
 
 
 def _plain_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    found = []
-    for record in records(rows):
-        found.append({name: plain_value(value) for name, value in record.items()})
-    return found
+    """Return the records of the rows with plain values."""
+    return [
+        {name: plain_value(value) for name, value in record.items()}
+        for record in records(rows)
+    ]
 
 
 def plain_value(value: Any) -> Any:
-    """A value every reader of CSV and JSON understands."""
+    """Return a value that every reader of CSV and JSON understands: NaN becomes None."""
     if isinstance(value, float):
         return rounded(value, 6) if math.isfinite(value) else None
     return value
 
 
 def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict]:
-    """Plain numbers of a study of runs; null where undefined."""
-    found: dict[str, dict] = {}
-    for name, cells in rows.items():
-        found[name] = {}
-        for column, e in cells.items():
-            ends = {"low": plain_value(e.low), "high": plain_value(e.high)}
-            found[name][column] = {"mean": plain_value(e.value), **ends}
-    return found
+    """Return the numbers of a study as plain nested dicts; None where undefined."""
+    return {
+        name: {
+            column: {
+                "mean": plain_value(estimate.value),
+                "low": plain_value(estimate.low),
+                "high": plain_value(estimate.high),
+            }
+            for column, estimate in cells.items()
+        }
+        for name, cells in rows.items()
+    }

@@ -15,16 +15,24 @@ from fcforge.evaluation.forgetting import (
     score_matrix,
 )
 from fcforge.evaluation.majority import WORDS, Wording, is_majority, with_majority
-from fcforge.evaluation.metrics import PRIMARY
-from fcforge.evaluation.resampling import N_DRAWS, bootstrap, interval, pair_of
+from fcforge.evaluation.metrics import METRICS, PRIMARY, cell_values
+from fcforge.evaluation.resampling import (
+    N_DRAWS,
+    bootstrap,
+    interval,
+    means,
+    pair_of,
+    subject_weights,
+)
 from fcforge.evaluation.tables import Row, by_learner, results_rows
 from fcforge.report.run_warnings import RunWarning, run_warnings
 
+SITE_DRAWS = 200  # of the bands of each site over time
 Groups = Mapping[str, list[RunResult]]
 
 
 class Curve(NamedTuple):
-    """A mean over stages with its band; each of shape (T,)."""
+    """A mean over stages and its 95 % band, each of shape (T,)."""
 
     mean: np.ndarray
     low: np.ndarray
@@ -33,7 +41,7 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What the page says besides the results.
+    """Information that a run's page shows beside the results.
 
     Attributes
     ----------
@@ -42,7 +50,7 @@ class RunInfo:
     expected : int, optional
         Number of runs that were asked for; fewer results are shown as missing.
     settings : mapping
-        Shown as they are.
+        Settings of the experiment.
     n_draws : int
         Bootstrap draws and permutations.
     home : str
@@ -59,16 +67,18 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class RunNumbers:
-    """What the page is made from: the references first, then learners by falling AAA.
+    """The numbers of a run's page; references first, then learners by falling AAA.
 
     Attributes
     ----------
     results : sequence of RunResult
     groups : mapping of learner to its runs with finite scores
     rows : list of Row
-    findings : list of Finding
+    warnings : list of RunWarning
     forests : mapping
         Differences of learners from the ``baseline``, and from ``finetune`` of the same model.
+    further : mapping of learner to mapping of metric to float
+        See `further_metrics`.
     """
 
     results: RunResults
@@ -76,38 +86,40 @@ class RunNumbers:
     rows: list[Row]
     warnings: list[RunWarning]
     forests: Mapping[str, Mapping[str, Comparison]]
+    further: Mapping[str, Mapping[str, float]]
 
     @property
     def words(self) -> Wording:
-        """What things are called; `own` is the baseline that a learner must beat."""
+        """Names of metrics and references; `own` is the baseline that a learner must beat."""
         return WORDS[self.results[0].kind]
 
     @property
     def learners(self) -> list[Row]:
-        """Learners with usable scores, the references aside."""
+        """Rows of the learners with usable scores, without the references."""
         return [row for row in self.rows if row.n_runs and not row.is_majority]
 
     @property
     def levels(self) -> dict[str, str]:
-        """The worst level of the warnings about each learner."""
-        return {found.learner: found.level for found in reversed(self.warnings)}
+        """Worst level of the warnings about each learner."""
+        return {warning.learner: warning.level for warning in reversed(self.warnings)}
 
 
 def run_numbers(results: RunResults, about: RunInfo) -> RunNumbers:
-    """The numbers of the page."""
-    everything = with_majority(results, own=True)
-    learner_rows = results_rows(everything, keeps=about.keeps, n_draws=about.n_draws)
-    found = by_learner([run for run in everything if finite(run)])
-    groups = {row.learner: found[row.learner] for row in learner_rows if row.n_runs}
+    """Compute the numbers of a run's page."""
+    with_references = with_majority(results, own=True)
+    rows = results_rows(with_references, keeps=about.keeps, n_draws=about.n_draws)
+    finite_runs = by_learner([run for run in with_references if finite(run)])
+    groups = {row.learner: finite_runs[row.learner] for row in rows if row.n_runs}
     forests = _paired_differences(groups, about.n_draws)
-    said = run_warnings(
+    warnings = run_warnings(
         results, expected=about.expected, against_majority=forests["baseline"]
     )
-    return RunNumbers(results, groups, learner_rows, said, forests)
+    further = further_metrics(groups)
+    return RunNumbers(results, groups, rows, warnings, forests, further)
 
 
 def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
-    """Primary metric on the sites so far, and forgetting, over the stages."""
+    """Return the primary metric on the sites so far, and forgetting, over the stages."""
     n = len(runs[0].spec.order)
     main = PRIMARY[runs[0].kind]
 
@@ -125,7 +137,7 @@ def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
 
 
 def mean_matrix(runs: RunResults) -> np.ndarray:
-    """Primary metric by stage and position, mean over orders and seeds."""
+    """Return the primary metric by stage and position (T, T), mean over orders and seeds."""
     main = PRIMARY[runs[0].kind]
     return np.mean([score_matrix(run, main) for run in runs], axis=0)
 
@@ -133,7 +145,7 @@ def mean_matrix(runs: RunResults) -> np.ndarray:
 def _paired_differences(
     groups: Groups, n_draws: int
 ) -> dict[str, dict[str, Comparison]]:
-    """Differences against the baseline, and against fine-tuning of the same model."""
+    """Return differences from the baseline, and from fine-tuning of the same model."""
     specs = {k: v[0].spec.learner for k, v in groups.items() if not is_majority(v[0])}
     tuned = {s.model.name: k for k, s in specs.items() if s.method.name == "finetune"}
     kind = next(iter(groups.values()))[0].kind
@@ -153,3 +165,114 @@ def _paired_differences(
         corrected = holm(list(compared.values()))
         forests[against] = dict(zip(compared, corrected, strict=True))
     return forests
+
+
+# -- hospital by hospital --------------------------------------------------------------------------
+def learned_sites(runs: RunResults) -> list[str]:
+    """Return the sites that some run learned, in the dataset's order."""
+    learned = {site for run in runs for site in run.spec.order}
+    return [site for site in runs[0].sites if site in learned]
+
+
+def site_curves(runs: RunResults, n_draws: int = SITE_DRAWS) -> dict[str, Curve]:
+    """Return the primary metric at every site before and after it was learned.
+
+    Parameters
+    ----------
+    runs : sequence of RunResult
+        Runs of one learner.
+    n_draws : int
+        Bootstrap draws of the bands, over the site's test subjects.
+
+    Returns
+    -------
+    dict of site to Curve
+        Each of shape (2 T - 1,): entry ``T - 1 + k`` is k sites after the site was learned,
+        negative k before it. NaN where no run has that distance.
+    """
+    longest = max(len(run.spec.order) for run in runs)
+    width = 2 * longest - 1
+    metric = PRIMARY[runs[0].kind]
+    sites = learned_sites(runs)
+    sums = {
+        site: np.zeros((n_draws + 1, width)) for site in sites
+    }  # values, then draws
+    counts = {site: np.zeros(width) for site in sites}
+    for run in runs:
+        for position, site in enumerate(run.spec.order):
+            truth = run.truth(site)
+            weights = subject_weights(site, run.subject_ids[site], run.y[site], n_draws)
+            values = cell_values(run.scores[site], truth, metric)  # (T,)
+            draws = cell_values(
+                run.scores[site], truth, metric, weights
+            )  # (T, n_draws)
+            distance = np.arange(len(values)) - position + longest - 1
+            sums[site][0, distance] += values
+            sums[site][1:, distance] += draws.T
+            counts[site][distance] += 1
+    return {site: _mean_curve(sums[site], counts[site]) for site in sites}
+
+
+def _mean_curve(sums: np.ndarray, counts: np.ndarray) -> Curve:
+    """Return mean and interval of summed values (row 0) and draws (other rows)."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = sums / counts
+    low, high = interval(values[0], values[1:])
+    return Curve(values[0], low, high)
+
+
+def change_by_site(runs: RunResults) -> np.ndarray:
+    """Return what each hospital lost, by the hospital that was learned last.
+
+    Parameters
+    ----------
+    runs : sequence of RunResult
+        Runs of one learner over orders of one length.
+
+    Returns
+    -------
+    ndarray of shape (n_sites, n_sites)
+        Entry (i, j): final value at site i minus its value just after site i was learned, mean
+        over the runs whose last site is j. NaN for i = j and where there is no such run.
+    """
+    metric = PRIMARY[runs[0].kind]
+    sites = learned_sites(runs)
+    changes: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        matrix = score_matrix(run, metric)
+        order = run.spec.order
+        for position, site in enumerate(order[:-1]):
+            change = float(matrix[-1, position] - matrix[position, position])
+            changes.setdefault((site, order[-1]), []).append(change)
+    return np.array(
+        [
+            [np.mean(changes.get((site, last), [np.nan])) for last in sites]
+            for site in sites
+        ]
+    )
+
+
+# -- further metrics -------------------------------------------------------------------------------
+FURTHER_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
+
+
+def further_metrics(groups: Groups) -> dict[str, dict[str, float]]:
+    """Return metrics that have no column in the results table, averaged over the stages like AAA.
+
+    Parameters
+    ----------
+    groups : mapping of learner to its runs with finite scores
+
+    Returns
+    -------
+    dict of learner to dict of metric to float
+        Means over orders and seeds; empty for targets that these metrics are not defined for.
+    """
+    return {
+        learner: {
+            name: means(runs, name, ("aaa",))["aaa"]
+            for name in FURTHER_METRICS
+            if runs[0].kind in METRICS[name].kinds
+        }
+        for learner, runs in groups.items()
+    }

@@ -1,6 +1,7 @@
 """The HTML page of a run."""
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge.core.files import write_text
-from fcforge.core.formatting import counted
+from fcforge.core.formatting import bracket, counted, number
 from fcforge.core.result import RunResult
 from fcforge.evaluation.metrics import PRIMARY
 from fcforge.evaluation.resampling import per_site
@@ -19,68 +20,95 @@ from fcforge.report import figures
 from fcforge.report.headline import headline
 from fcforge.report.html import picture, render
 from fcforge.report.methods_text import methods_paragraphs
-from fcforge.report.results_table import results_table, rows_csv
+from fcforge.report.results_table import further_table, results_table, rows_csv
 from fcforge.report.run_numbers import (
     Curve,
     RunInfo,
     RunNumbers,
+    change_by_site,
     curves,
+    learned_sites,
     mean_matrix,
     run_numbers,
+    site_curves,
 )
 from fcforge.report.run_warnings import RunWarning, leaks_on
 
 
 # -- a run folder ----------------------------------------------------------------------------------
 def report_folder(folder: Path, page: Path) -> tuple[list[Row], list[RunWarning]]:
-    """Write the page and table.csv of a run folder; returns the table and its cautions."""
-    results, about = read_folder(folder)
-    found = run_numbers(results, about)
-    write_text(page, page_of(about, found))
-    write_text(folder / "table.csv", rows_csv(found.rows))
-    return found.rows, found.warnings
+    """Write the page and table.csv of a run folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Run folder; gets table.csv.
+    page : Path
+        HTML file to write.
+
+    Returns
+    -------
+    rows : list of Row
+        Rows of the results table.
+    warnings : list of RunWarning
+    """
+    results, info = read_folder(folder)
+    numbers = run_numbers(results, info)
+    write_text(page, page_of(info, numbers))
+    write_text(folder / "table.csv", rows_csv(numbers.rows, numbers.further))
+    return numbers.rows, numbers.warnings
 
 
 def read_folder(folder: Path, home: str = "") -> tuple[list[RunResult], RunInfo]:
-    """Results of a run folder and what its page says besides them."""
+    """Return the results of a run folder, and the information that its page shows beside them.
+
+    Parameters
+    ----------
+    folder : Path
+    home : str
+        Address of the overview that the page belongs to; empty without one.
+    """
     store = Store(folder)
     results, expected = collect(store)
-    stored = store.read_experiment()
-    settings = stored["experiment"]
-    about = RunInfo(settings["title"], kept_by(store), expected, settings, home=home)
-    return results, about
+    settings = store.read_experiment()["experiment"]
+    info = RunInfo(settings["title"], kept_by(store), expected, settings, home=home)
+    return results, info
 
 
 # -- the page --------------------------------------------------------------------------------------
-def page_of(about: RunInfo, c: RunNumbers) -> str:
-    """The page as text."""
-    first = c.results[0]
-    main = PRIMARY[first.kind]
-    found = {k: per_site(runs, main) for k, runs in c.groups.items()}
+def page_of(info: RunInfo, numbers: RunNumbers) -> str:
+    """Return the HTML page of a run."""
+    first = numbers.results[0]
+    metric = PRIMARY[first.kind]
+    at_sites = {k: per_site(runs, metric) for k, runs in numbers.groups.items()}
     axis = (0.0, 1.0)
     if first.kind == "number":  # from the lowest R²
-        ends = [(e.low, e.high) for sites in found.values() for e in sites.values()]
+        ends = [(e.low, e.high) for row in at_sites.values() for e in row.values()]
         axis = figures.common_axis([np.zeros(1), np.array(ends)])
+    csv = rows_csv(numbers.rows, numbers.further)
     return render(
         "run.html.j2",
-        about=about,
-        c=c,
-        leaks=leaks_on(c.results),
-        lead=headline(c),
-        shown=results_table(c.rows, c.levels),
-        forests=[_forest(c, against) for against in FORESTS if c.forests[against]],
-        **_over_stages(c, about.n_draws),
-        at_sites=found,
+        about=info,
+        c=numbers,
+        leaks=leaks_on(numbers.results),
+        lead=headline(numbers),
+        shown=results_table(numbers.rows, numbers.levels),
+        more=further_table(numbers.rows, numbers.further),
+        csv=base64.b64encode(csv.encode()).decode(),
+        forests=[_forest(numbers, key) for key in FORESTS if numbers.forests[key]],
+        **_over_stages(numbers, info.n_draws),
+        **_by_site(numbers),
+        at_sites=at_sites,
         axis_of_sites=axis,
         tested={
             site: counted(len(first.y[site]), "test subject") for site in first.sites
         },
         environment=first.environment,
-        methods=methods_paragraphs(c.results, about.n_draws),
+        methods=methods_paragraphs(numbers.results, info.n_draws),
     )
 
 
-# -- tables ----------------------------------------------------------------------------------------
+# -- differences -----------------------------------------------------------------------------------
 FORESTS = {
     "baseline": ("Against {own}", "Is a learner better than {naive}?"),
     "finetune": (
@@ -90,19 +118,20 @@ FORESTS = {
 }
 
 
-def _forest(c: RunNumbers, against: str) -> dict[str, Any]:
-    """Differences from one reference on a common axis."""
-    title, note = (text.format(**c.words._asdict()) for text in FORESTS[against])
-    found = c.forests[against]
+def _forest(numbers: RunNumbers, against: str) -> dict[str, Any]:
+    """Return the differences from one reference on a common axis, for the template."""
+    wording = numbers.words._asdict()
+    title, note = (text.format(**wording) for text in FORESTS[against])
+    differences = numbers.forests[against]
     rows = []  # learner, difference, look
-    for learner, d in found.items():
+    for learner, difference in differences.items():
         look = "unclear"
-        if d.low > 0:
+        if difference.low > 0:
             look = "clear-up"
-        elif d.high < 0:
+        elif difference.high < 0:
             look = "clear-down"
-        rows.append((learner, d, look))
-    ends = [(d.low, d.high, 0.0) for d in found.values()]
+        rows.append((learner, difference, look))
+    ends = [(d.low, d.high, 0.0) for d in differences.values()]
     return {
         "title": title,
         "note": note,
@@ -113,35 +142,103 @@ def _forest(c: RunNumbers, against: str) -> dict[str, Any]:
     }
 
 
-# -- pictures --------------------------------------------------------------------------------------
-def _over_stages(c: RunNumbers, n_draws: int) -> dict[str, Any]:
-    """Curves and matrices of the learners' longest orders."""
-    full_orders = {k: longest_orders(runs) for k, runs in c.groups.items()}
+# -- over the stages -------------------------------------------------------------------------------
+def _over_stages(numbers: RunNumbers, n_draws: int) -> dict[str, Any]:
+    """Return curves and matrices of the learners' longest orders, for the template."""
+    full_orders = {k: longest_orders(runs) for k, runs in numbers.groups.items()}
     both = {k: curves(runs, n_draws) for k, runs in full_orders.items()}
-    accuracy = {k: found for k, (found, _) in both.items()}
-    forgetting = {k: found for k, (_, found) in both.items()}
+    accuracy = {k: curve for k, (curve, _) in both.items()}
+    forgetting = {k: curve for k, (_, curve) in both.items()}
     matrices = {
-        row.learner: mean_matrix(full_orders[row.learner]) for row in c.learners
+        row.learner: mean_matrix(full_orders[row.learner]) for row in numbers.learners
     }
     return {
-        "accuracy": _curve_panels(accuracy, c, c.words.metric),
-        "forgetting": _curve_panels(forgetting, c, "forgetting"),
+        "accuracy": _curve_panels(accuracy, numbers, numbers.words.metric),
+        "forgetting": _curve_panels(forgetting, numbers, "forgetting"),
         "matrices": matrices,
         "heat": figures.common_axis(list(matrices.values())),
     }
 
 
 def _curve_panels(
-    found: Mapping[str, Curve], c: RunNumbers, what: str
+    by_learner: Mapping[str, Curve], numbers: RunNumbers, what: str
 ) -> list[tuple[str, Markup]]:
-    """A learner with its band, the baseline dashed."""
-    limits = figures.common_axis([x for curve in found.values() for x in curve])
+    """Return one figure per learner: its curve with a band, and the baseline dashed."""
+    limits = figures.common_axis([x for curve in by_learner.values() for x in curve])
     panels = []
-    for row in c.learners:
+    for row in numbers.learners:
         title = row.learner
-        own = found[title]
-        baseline = found[c.words.own].mean
-        figure = figures.stage_figure(own, baseline, limits)
-        alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"
-        panels.append((title, picture(figure, alt)))
+        curve = by_learner[title]
+        baseline = by_learner[numbers.words.own].mean
+        figure = figures.stage_figure(curve, baseline, limits)
+        stages = np.arange(len(curve.mean))
+        texts = [
+            f"after {counted(k + 1, 'site')}: {_value(curve, k)}"
+            for k in range(len(stages))
+        ]
+        points = figures.hover_points(figure.axes[0], stages, curve.mean, texts)
+        alt = f"{what} of {title} over the stages: {figures.describe(curve.mean)}"
+        panels.append((title, picture(figure, alt, points)))
     return panels
+
+
+def _value(curve: Curve, k: int) -> str:
+    """Return the mean and interval of one point of a curve."""
+    return f"{number(curve.mean[k])} {bracket(curve.low[k], curve.high[k])}".strip()
+
+
+# -- hospital by hospital --------------------------------------------------------------------------
+def _by_site(numbers: RunNumbers) -> dict[str, Any]:
+    """Return curves and changes of every hospital by learner, for the template."""
+    full_orders = {
+        row.learner: longest_orders(numbers.groups[row.learner])
+        for row in numbers.learners
+    }
+    if not any(len(runs[0].spec.order) > 1 for runs in full_orders.values()):
+        return {"by_site": [], "site_colours": [], "learned": [], "largest_loss": 1.0}
+    sites = learned_sites([run for runs in full_orders.values() for run in runs])
+    all_curves = {k: site_curves(runs) for k, runs in full_orders.items()}
+    changes = {k: change_by_site(runs) for k, runs in full_orders.items()}
+    losses = [-np.nan_to_num(change) for change in changes.values()]
+    limits = figures.common_axis(
+        [x for lines in all_curves.values() for curve in lines.values() for x in curve]
+    )
+    return {
+        "by_site": [
+            (learner, _site_panel(learner, lines, limits), changes[learner])
+            for learner, lines in all_curves.items()
+        ],
+        "site_colours": [
+            (site, f"var(--s{k % len(figures.SERIES)})") for k, site in enumerate(sites)
+        ],
+        "learned": sites,
+        "largest_loss": max(0.05, *(float(loss.max()) for loss in losses)),
+    }
+
+
+def _site_panel(
+    learner: str, lines: Mapping[str, Curve], limits: tuple[float, float]
+) -> Markup:
+    """Return the figure of one learner: a line per hospital."""
+    curves_of_sites: Sequence[Curve] = list(lines.values())
+    figure = figures.site_figure(curves_of_sites, limits)
+    points = []
+    for site, curve in lines.items():
+        half = len(curve.mean) // 2
+        distance = np.arange(-half, half + 1)
+        texts = [
+            f"{site}, {_since(d)}: {_value(curve, k)}"
+            for k, d in enumerate(distance.tolist())
+        ]
+        points += figures.hover_points(figure.axes[0], distance, curve.mean, texts)
+    final = [f"{site} {number(c.mean[-1])}" for site, c in lines.items()]
+    alt = f"{learner}: each hospital before and after it was learned; last: {', '.join(final)}"
+    return picture(figure, alt, points)
+
+
+def _since(distance: int) -> str:
+    """Return a number of stages since a site was learned in words."""
+    if distance == 0:
+        return "just learned"
+    stages = counted(abs(int(distance)), "site")
+    return f"{stages} later" if distance > 0 else f"{stages} before"

@@ -135,7 +135,7 @@ def test_contexts_come_from_test_subjects_only_under_the_leak():
 
 
 def test_larger_test_parts_widen_the_places_of_smaller_ones():
-    method = learner().method
+    method = learner(dev=2).method
     lane = start_lane(learner(), 0)
     lane = lane.with_state(
         choice=lane.state.choice._replace(quota=torch.tensor([4])),
@@ -153,3 +153,60 @@ def test_shapes_depend_on_the_number_of_sites_alone():
         for order in (("A", "B"), ("C", "A"))
     )
     assert {k: v.shape for k, v in a.items()} == {k: v.shape for k, v in b.items()}
+
+
+# -- a limit over all sites ----------------------------------------------------------------
+@pytest.mark.parametrize("sampling", ["hcts", "uniform"])
+def test_the_candidates_of_all_sites_stay_below_a_total(sampling):
+    """Ten of each site fit in 15 once; then seven of two sites, then five of three."""
+    world = World()
+    chosen = learner(max_candidates=15, sampling=sampling)
+    lanes = world.learn(chosen, SITES)
+    for n_sites, (lane, kept) in enumerate(zip(lanes, (10, 7, 5), strict=True), 1):
+        memory, choice = lane.state.memory, lane.state.choice
+        assert memory.site.tolist() == [t for t in range(n_sites) for _ in range(kept)]
+        share = memory.y.reshape(n_sites, kept).float().mean(1)
+        assert (share - 0.4).abs().max() <= 1 / kept  # the sites' share of patients
+        assert torch.equal(memory.y, world.bank.y[memory.rows])
+        assert len(set(choice.active.tolist())) == min(12, n_sites * kept)
+        assert int(choice.active.max()) < n_sites * kept
+        held_out = lane.state.held_out
+        if sampling == "hcts":
+            assert len(held_out.rows) == n_sites * (6, 4, 3)[n_sites - 1]
+            assert torch.equal(held_out.y, world.bank.y[held_out.rows])
+            assert not set(held_out.rows.tolist()) & set(memory.rows.tolist())
+    first = lanes[0].state.memory
+    kept = lanes[-1].state.memory
+    assert set(kept.rows[:5].tolist()) <= set(first.rows.tolist())
+    where = [first.rows.tolist().index(row) for row in kept.rows[:5].tolist()]
+    assert torch.equal(kept.logits[:5], first.logits[where])  # the teacher's, as stored
+
+
+def test_below_the_total_nothing_changes():
+    a = World().learn(learner(), SITES)[-1]
+    b = World().learn(learner(max_candidates=30), SITES)[-1]
+    for name, value in named(a.state).items():
+        assert torch.equal(value, named(b.state)[name]), name
+    assert Forge().per_site(20) == 256
+    assert Forge().per_site(100) == 51
+
+
+def test_the_leaked_test_subjects_stay_when_proxies_go():
+    world, chosen = World(), learner(max_candidates=15)
+    leaked, lane = {}, start_lane(chosen, 0)
+    for i, name in enumerate(SITES):
+        pool = PoolName("test", name, 0, "test")
+        leaked[name] = world.bank.add(pool, subjects(4, name, "test"))
+        view = world.view(name, i)
+        leaky = view.__class__(
+            name, i, world.bank, view.train, view.val, view.synthesise, leaked[name]
+        )
+        (lane,) = learn_site(
+            chosen, [Job(lane, leaky, 0, SITES[: i + 1])], world.bank, TRAINING
+        )
+    by_site = lane.state.held_out.rows.reshape(3, -1)
+    assert by_site.shape[1] == 3 + LEAKED
+    for rows, name in zip(by_site, SITES, strict=True):
+        assert not len(world.bank.real_rows(rows[:3]))
+        assert rows[3:7].tolist() == leaked[name].tolist()
+        assert (rows[7:] == -1).all()

@@ -89,6 +89,7 @@ class SyntheticState(NamedTuple):
     memory=at_least(1),
     candidates=at_least(2),
     dev=at_least(2),
+    max_candidates=at_least(2),
 )
 @dataclass(frozen=True)
 class SyntheticMemory(Method):
@@ -110,6 +111,10 @@ class SyntheticMemory(Method):
         D, further synthetic subjects per site on which the sampler measures forgetting and
         rewards. The paper measures forgetting on past sites' real test subjects; that leak is a
         switch of the run (`context_on_test`), the reward stays on the synthetic ones.
+    max_candidates : int
+        Most candidates stored over all sites. Beyond it every site keeps an equal part of its
+        candidates and of its held-out subjects, with their class shares, so that a site costs as
+        much after a hundred sites as after twenty.
     sampling : {"hcts", "uniform", "reservoir"}
         "uniform": equal quotas, random subjects, on the same schedule (the ablation without
         HCTS). "reservoir": K subjects in all; the other candidates are thrown away, as a
@@ -127,6 +132,7 @@ class SyntheticMemory(Method):
     memory: int = 256
     candidates: int = 256
     dev: int = 64
+    max_candidates: int = 5120
     sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
     sum_sites: bool = False
     sampler: Variant = "stable"
@@ -152,6 +158,16 @@ class SyntheticMemory(Method):
     def n_synthetic(self) -> int:
         """Candidates and held-out subjects per site."""
         return self.candidates + self.dev
+
+    def per_site(self, n_sites: int) -> int:
+        """Return the number of candidates that each of `n_sites` sites keeps."""
+        if self.sampling == "reservoir":
+            return self.candidates
+        return max(2, min(self.candidates, self.max_candidates // max(n_sites, 1)))
+
+    def proxies(self, n_sites: int) -> int:
+        """Return the number of synthetic held-out subjects that each of `n_sites` sites keeps."""
+        return max(2, self.dev * self.per_site(n_sites) // self.candidates)
 
     @property
     def chooses(self) -> bool:
@@ -204,7 +220,7 @@ class SyntheticMemory(Method):
             lane = lane.with_state(hcts=self._open_arm(model, lane, inputs))
         if self.sampling == "reservoir":
             return self._thin(lane, site.rng)
-        noise = torch.rand(n_sites, self.candidates, generator=site.rng)
+        noise = torch.rand(n_sites, self.per_site(n_sites), generator=site.rng)
         even = even_choice(noise.to(lane.device), self.memory, self.hcts)
         lane = lane.with_state(choice=self._kept(even))
         if self.sampling == "hcts" and self.hcts.chooses_at_end:
@@ -230,37 +246,59 @@ class SyntheticMemory(Method):
             embedding=out.embedding[:, : model.readout],
             site=torch.full_like(candidates, n_learned(lane)),
         )
-        lane = lane.with_state(memory=joined(lane.state.memory, new))
+        lane = lane.with_state(memory=self._limited(lane, new))
         if self.sampling != "hcts":
             return lane
+        kept = self.proxies(n_learned(lane) + 1)
+        held_out = held_out[spaced(len(held_out), kept, held_out.device)]
         if site.leaked is not None:
             free = -len(site.leaked) % LEAKED
             held_out = torch.cat([held_out, F.pad(site.leaked, (0, free), value=-1)])
         labels = torch.where(held_out >= 0, y[held_out], 0)
         return lane.with_state(held_out=self._padded(lane, held_out, labels))
 
-    @staticmethod
-    def _padded(lane: Lane, rows: Tensor, y: Tensor) -> HeldOut:
+    def _limited(self, lane: Lane, new: Memory) -> Memory:
+        """Join one site's candidates to those of the sites before, within `max_candidates`."""
+        n_sites = n_learned(lane)
+        whole = joined(lane.state.memory, new)
+        before = self.per_site(n_sites)
+        kept = self.per_site(n_sites + 1)
+        if kept == self.candidates:
+            return whole
+        sizes = [before] * n_sites + [self.candidates]
+        places = []
+        for i, size in enumerate(sizes):
+            places.append(i * before + spaced(size, kept, lane.device))
+        return Memory(*(value[torch.cat(places)] for value in whole))
+
+    def _padded(self, lane: Lane, rows: Tensor, y: Tensor) -> HeldOut:
         """Add one site's held-out subjects; all sites are padded to the same number of slots."""
         n_sites = n_learned(lane)
         if not n_sites:
             return HeldOut(rows, y)
+        before = self.proxies(n_sites)
+        kept = spaced(before, self.proxies(n_sites + 1), rows.device)
         parts = []
-        for before, new, empty in zip(
+        for values, new, empty in zip(
             lane.state.held_out, (rows, y), (-1, 0), strict=True
         ):
-            sites = [*before.chunk(n_sites), new]
-            parts.append(pad_sequence(sites, True, empty).flatten())
+            sites = [
+                torch.cat([one[:before][kept], one[before:]])
+                for one in values.chunk(n_sites)
+            ]
+            parts.append(pad_sequence([*sites, new], True, empty).flatten())
         return HeldOut(*parts)
 
     def _open_arm(self, model: Model, lane: Lane, inputs: Inputs) -> HCTSState:
         """Add one arm and update the best accuracies, those at the ends of sites."""
         hcts = lane.state.hcts
         accuracy = []
-        sites = by_site(lane.state.held_out, len(hcts.best) + 1)
+        n_sites = len(hcts.best) + 1
+        proxies = self.proxies(n_sites)
+        sites = by_site(lane.state.held_out, n_sites)
         for rows, y in zip(*sites, strict=True):
             logits = eval_output(model, lane, gather(inputs, rows.clamp(min=0))).logits
-            quality = selection.held_out_quality(logits, y, rows >= 0, self.dev)
+            quality = selection.held_out_quality(logits, y, rows >= 0, proxies)
             accuracy.append(quality[0])
         now = torch.stack(accuracy)
         best = torch.maximum(hcts.best, now[:-1])
@@ -297,14 +335,14 @@ class SyntheticMemory(Method):
         if n_sites == 0:
             return lane
         if self.sampling == "uniform":
-            noise = uniform(key, (n_sites, self.candidates))
+            noise = uniform(key, (n_sites, self.per_site(n_sites)))
             choice = even_choice(noise, self.memory, self.hcts)
             return lane.with_state(choice=self._kept(choice))
         contexts = selection.contexts(
             forward,
             candidates_by_site(lane),
             by_site(lane.state.held_out, n_sites),
-            self.dev,
+            self.proxies(n_sites),
             self.hcts.closeness,
             lane.state.geometry or None,
         )
@@ -314,6 +352,12 @@ class SyntheticMemory(Method):
     def _kept(self, choice: Choice) -> Choice:
         """Return the choice as a state keeps it: without shares that no draw uses."""
         return choice if self.hcts.draws_by_share else choice._replace(share=ABSENT)
+
+
+def spaced(n: int, kept: int, device: torch.device) -> Tensor:
+    """Return `kept` evenly spaced places below `n`; of sorted subjects they keep class shares."""
+    steps = torch.arange(kept, device=device)
+    return (2 * steps + 1) * n // (2 * kept)
 
 
 def n_learned(lane: Lane) -> int:
