@@ -178,8 +178,8 @@ def _synthetic_memory(situation: Situation) -> Declarations:
     method: SyntheticMemory = situation.method
     model = situation.model
     sites = situation.sites
-    n = sites * method.candidates
-    held_out = sites * method.dev if method.sampling == "hcts" else 0
+    n = sites * method.per_site(sites)
+    held_out = sites * method.proxies(sites) if method.sampling == "hcts" else 0
     memory = empty_memory(n, model.readout, "meta", model.n_outputs)
     declarations = {f"memory.{k}": v for k, v in alike(memory._asdict()).items()}
     declarations |= {

@@ -17,7 +17,7 @@ VARIANTS += [
     ("forge", {"sampler": "authors", "sampling": s})
     for s in ("hcts", "uniform", "reservoir")
 ]
-VARIANTS += [("ewc", {"online": True})]
+VARIANTS += [("ewc", {"online": True}), ("forge", {"max_candidates": 12})]
 
 
 @pytest.mark.parametrize(("method", "params"), VARIANTS)
