@@ -11,7 +11,8 @@ from fcforge.data.splits import split_site
 from fcforge.methods import METHODS
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.chains.settings import ChainSettings, settings_for
-from fcforge_consortium.chains.step import SiteStep, State, empty_state
+from fcforge_consortium.chains.state import State, empty_state
+from fcforge_consortium.chains.step import SiteStep
 from fcforge_consortium.records.exchange import Exchange
 
 N_ROIS = 10

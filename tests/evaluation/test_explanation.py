@@ -20,7 +20,7 @@ from fcforge.methods import Lane
 from fcforge.models.attribution import Scorer
 from fcforge_consortium.chains.chain import Chain, empty_chain
 from fcforge_consortium.chains.settings import settings_for
-from fcforge_consortium.chains.step import State, Subjects
+from fcforge_consortium.chains.state import State, Subjects
 
 R = 4
 ATLAS = Atlas(

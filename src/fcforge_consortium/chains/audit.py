@@ -55,9 +55,9 @@ def audit_chain(chain: Chain, asked: AuditTarget) -> AuditResult:
     place = chain.sites.index(asked.site)
     both = [chain.state.remembered.of_site(place), chain.state.held_out.of_site(place)]
     subjects = FCBatch.concat([batch for batch in both if len(batch)] or both)
-    found, left = _evidence(chain, who, member, subjects, asked.plan)
+    evidence_of, left = _evidence(chain, who, member, subjects, asked.plan)
     rows: list[AuditRow] = []
-    for name, evidence in found.items():
+    for name, evidence in evidence_of.items():
         rows += study.summarise(name, [evidence], member, asked.plan)
     own = chain.steps[place]
     last = chain.steps[-1]
@@ -73,7 +73,7 @@ def audit_chain(chain: Chain, asked: AuditTarget) -> AuditResult:
 
 # -- who was learned -------------------------------------------------------------------------------
 def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
-    """The hospital's subjects as the chain learned them: split, or all of them for training.
+    """Return the hospital's subjects as the chain learned them: split, or all for training.
 
     `ForgeClassifier` trains on everybody it is given; the step then counts nobody as tested.
     """
@@ -137,7 +137,7 @@ def _outsiders(site: Site, asked: AuditTarget) -> tuple[FCBatch, FCBatch]:
 def _evidence(
     chain: Chain, who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
 ) -> tuple[dict[str, Evidence], list[str]]:
-    """What every attack found, the two references first, and arrays that no attack fits."""
+    """Return the evidence of every attack, the references first, and arrays without an attack."""
     inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
     y = inside.y.repeat(plan.multiple)
     copies = Component("bootstrap")

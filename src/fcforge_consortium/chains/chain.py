@@ -1,8 +1,8 @@
-"""The chain: hospitals learn one model one after another, and hand on a lane of any method.
+"""A chain: hospitals train one model one after another.
 
-A chain's records are its root (settings, policy) and one step per hospital, each built on the last;
-only the last one's arrays travel. A chain of steps is the run `fcforge run` would do for that
-order and seed, bit by bit.
+A chain's records are its root (settings, policy) and one step per hospital, each built on the
+previous one; only the last step's arrays travel. A chain of steps equals the run that
+`fcforge run` would do for that order and seed, bit by bit.
 """
 
 import math
@@ -31,14 +31,12 @@ from fcforge.methods.base import Learner
 from fcforge.nn.resources import one_thread
 from fcforge_consortium.base_model.quality import quality, require_labels
 from fcforge_consortium.chains.settings import ChainSettings, first_settings
+from fcforge_consortium.chains.state import State, empty_state, read_state
 from fcforge_consortium.chains.step import (
     FEWEST,
     SiteStep,
-    State,
     Tick,
-    empty_state,
     people_learned,
-    read_state,
     scores_of,
     whole_site,
 )
@@ -71,32 +69,32 @@ def begin(request: ChainBeginRequest, people: Cohort, key: Signer) -> Exchange:
 def empty_chain(
     settings: ChainSettings, target: Target, site: str, key: Signer = None
 ) -> Exchange:
-    """An exchange with the root of a chain and nothing else.
+    """Return an exchange with the root of a chain and nothing else.
 
     Parameters
     ----------
     settings : ChainSettings
     target : Target
-        What is learned of a person.
+        The variable that is learned.
     site : str
-        The first hospital, which chose.
+        The first hospital, which chose the settings.
     key : private key, optional
     """
     # nothing that a chain hands on has noise
     policy = Policy(exact_allowed=True).about(target)
-    told = settings.to_json()
-    root = records.make(records.Chain, site, 0, (), key, settings=told, policy=policy)
+    plain = settings.to_json()
+    root = records.make(records.Chain, site, 0, (), key, settings=plain, policy=policy)
     return Exchange(root)
 
 
 class Chain(Model):
-    """What the records of a chain make.
+    """The model computed from the records of a chain.
 
     Parameters
     ----------
     exchange : Exchange
     state : State, optional
-        What the last step hands on, where it was learned in memory and is not on record yet.
+        State after the last step, if it was learned in memory and is not in a record yet.
     """
 
     def __init__(self, exchange: Exchange, state: State | None = None) -> None:
@@ -107,7 +105,7 @@ class Chain(Model):
     # -- what it is --------------------------------------------------------------------------------
     @cached_property
     def settings(self) -> ChainSettings:
-        """What all its hospitals share."""
+        """The settings that all its hospitals share."""
         return ChainSettings.from_json(self.exchange.root.settings)
 
     @cached_property
@@ -123,19 +121,21 @@ class Chain(Model):
             other = after.setdefault(step.parents[0], step)
             if other is not step:
                 raise ExchangeError(
-                    f"the chain forks: '{other.site}' and '{step.site}' both went on from the same "
+                    f"the chain forks: '{other.site}' and '{step.site}' both continue the same "
                     "step.",
                     do="A chain has one order; one of them must learn after the other.",
                 )
-        found = []
+        ordered = []
         place = self.exchange.root.id
         while place in after:
-            found.append(after.pop(place))
-            place = found[-1].id
+            ordered.append(after.pop(place))
+            place = ordered[-1].id
         if after:
             lost = next(iter(after.values()))
-            raise ExchangeError(f"the {lost.title} goes on from what is no step.")
-        return tuple(found)
+            raise ExchangeError(
+                f"the {lost.title} names a parent that is not a step of the chain."
+            )
+        return tuple(ordered)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class Chain(Model):
 
     @cached_property
     def state(self) -> State:
-        """What the last step hands on."""
+        """The state after the last step."""
         if self._state is not None:
             return self._state
         if not self.steps:
@@ -169,12 +169,12 @@ class Chain(Model):
     @cached_property
     def temperature(self) -> float:
         """Geometric mean of the hospitals' temperatures; 1 where nobody has one."""
-        found = [step.temperature for step in self.steps]
-        logs = [math.log(t) for t in found if t is not None]
+        fitted = [step.temperature for step in self.steps]
+        logs = [math.log(t) for t in fitted if t is not None]
         return math.exp(sum(logs) / len(logs)) if logs else 1.0
 
     def summary(self) -> str:
-        """What follows from the records, in a few words."""
+        """Return the number of steps, parameters and subjects in a sentence."""
         numbers = sum(v.numel() for v in self.state.lane.params.values())
         remembered = len(self.state.remembered)
         return (
@@ -205,7 +205,7 @@ class Chain(Model):
         _ = self.state
 
     def require_next(self, site: str, n_rois: int) -> None:
-        """Raise when this site cannot be learned next."""
+        """Raise `ExchangeError` if this site cannot be learned next."""
         if self.learner.method.depends_on == "all":
             title = self.settings.learner.title
             raise ExchangeError(
@@ -240,7 +240,7 @@ class Chain(Model):
         if isinstance(asked, ChainContinueRequest):
             accepted += [ACCEPT_LABELS] if asked.accept_labels else []
             accepted += [ACCEPT_SCANS] if asked.accept_scans else []
-        before, flags = self._found(site, accepted)
+        before, flags = self._checked(site, accepted)
         epochs = count(1)
         total = self.settings.training.epochs
 
@@ -254,17 +254,17 @@ class Chain(Model):
         return StepResult(made, new, receipt.having_seen(made), before)
 
     def split(self, people: Cohort, site: str) -> Site:
-        """A hospital's people as its step trains and tests on them."""
+        """Split a hospital's people as its step trains and tests on them."""
         own = self.settings
         asked = Conditions(
             test_fraction=own.test_fraction, val_fraction=own.val_fraction
         )
         return split_site(people, site, own.seed, asked)
 
-    def _found(
+    def _checked(
         self, site: Site, accept: Sequence[str]
     ) -> tuple[Mapping[str, float], list[str]]:
-        """How good the model that came in is here, and what is odd but accepted.
+        """Return the quality of the received model here, and warnings that were accepted.
 
         Names of ROIs are often unknown: a shuffled atlas shows in the FC itself. Diagnoses that
         are turned round show in a model that tells them apart the wrong way round.
@@ -275,26 +275,26 @@ class Chain(Model):
         fc = learning.fc.numpy()
         y = learning.y.numpy()
         odds = self.calibrated(fc, {})
-        found = quality(odds, y, self.target)
+        reached = quality(odds, y, self.target)
         flags = []
         if scan_checks.require_alike(self.known, fc, ACCEPT_SCANS in accept):
             flags.append(ACCEPT_SCANS)
         accepted = ACCEPT_LABELS in accept
         if require_labels(odds, y, accepted, self.target):
             flags.append(ACCEPT_LABELS)
-        return found, flags
+        return reached, flags
 
     def after(
         self, site: Site, flags: Sequence[str] = (), *, tick: Tick = lambda: None
     ) -> tuple[Self, LedgerEntry]:
-        """The chain after one more site, in memory, and the receipt of its people.
+        """Return the chain after one more site, in memory, and the receipt of its people.
 
         Parameters
         ----------
         site : Site
             The hospital's own subjects, split. `test` may be empty.
         flags : sequence of str
-            What was accepted, to be recorded.
+            Accepted warnings, to be recorded.
         tick : callable
             Called after every epoch.
         """
@@ -307,11 +307,11 @@ class Chain(Model):
         receipt = LedgerEntry(
             site=site.name, number=number, people=people, epsilon=None, delta=0.0
         )
-        said = step.measured(lane, state.held_out)
-        said |= {"commitment": receipt.commitment, "flags": tuple(flags)}
+        figures = step.measured(lane, state.held_out)
+        figures |= {"commitment": receipt.commitment, "flags": tuple(flags)}
         last = (self.exchange.root, *self.steps)[-1]
         # neither signed nor with arrays yet
-        record = records.make(Step, site.name, number, [last.id], None, **said)
+        record = records.make(Step, site.name, number, [last.id], None, **figures)
         grown = Exchange(self.exchange.root, (*self.exchange.records, record))
         return type(self)(grown, state), receipt
 
@@ -322,7 +322,7 @@ class Chain(Model):
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False
     ) -> Exchange:
-        """The exchange with all that was learned in memory, signed and checked.
+        """Return the exchange with everything that was learned in memory, signed and checked.
 
         Steps between the last one on record and the new last one have no arrays: nobody else has
         ever seen them.
@@ -355,7 +355,7 @@ class Chain(Model):
         return before.joined(made[1:], {digest: data})
 
     def _flags(self, allowed: bool) -> tuple[str, ...]:
-        """Flags of the last step, with the one that lets real subjects travel."""
+        """Return the flags of the last step, with the one that allows real subjects."""
         flags = self.steps[-1].flags
         if not self.settings.copies_real or REAL_FLAG in flags:
             return flags
@@ -365,18 +365,18 @@ class Chain(Model):
     # -- answers -----------------------------------------------------------------------------------
     @cached_property
     def known(self) -> list[Known]:
-        """Axes and limits of every site that has them."""
-        found = []
+        """Reference axes and limits of every site that has them."""
+        known = []
         for place, step in enumerate(self.steps):
             batch = self.state.held_out.of_site(place)
             if step.reference.inside is not None and len(batch) >= FEWEST:
                 reference = Reference.of(batch.fc.numpy())
                 limits = step.reference.model_dump()
-                found.append(Known(step.site, reference, limits))
-        return found
+                known.append(Known(step.site, reference, limits))
+        return known
 
     def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
-        """Scores of whatever scan, each by itself: nobody's depend on who else is asked."""
+        """Return scores of scans, each computed alone, so that none depends on the others."""
         scans = torch.from_numpy(np.array(fc, dtype=np.float32))
         lane = self.state.lane
         with one_thread():
@@ -385,7 +385,7 @@ class Chain(Model):
         return np.concatenate([*each, np.zeros((0, *columns))]) / self.temperature
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
-        """Calibrated scores of scans (n, R, R), or why there are none."""
+        """Return calibrated scores of scans (n, R, R), or reasons why there are none."""
         odds = self.calibrated(fc, covariates)
         if not self.known:
             return Scores(odds, np.full(len(fc), np.nan), ("",) * len(fc))
@@ -394,19 +394,19 @@ class Chain(Model):
         return Scores(odds, strange, tuple(why))
 
     def reference(self) -> tuple[np.ndarray, str]:
-        """The scan (R, R) that others are explained against, and who it is."""
+        """Return the scan (R, R) that others are explained against, and its description."""
         if len(self.state.held_out):
             fc = self.state.held_out.batch().fc.double().mean(0).numpy()
             return fc, "the mean of the chain's synthetic subjects"
         return np.eye(self.n_rois), explanation.NOBODY
 
     def attribution(self, covariates: Covariates) -> tuple[ScoredModel, float]:
-        """Calibrated log odds, to be explained; covariates add nothing."""
+        """Return calibrated log odds, to be explained; covariates add nothing."""
         self.require_two_classes("explanations are")
         return scorer_of(self.learner, self.state.lane, self.temperature), 0.0
 
     def familiar(self, people: Cohort) -> tuple[str, ...]:
-        """Sentences about people of sites that it has learned."""
+        """Return warnings about people of sites that it has learned."""
         here = [site for site in self.sites if site in set(people.site.tolist())]
         if not here:
             return ()
@@ -417,22 +417,22 @@ class Chain(Model):
         )
 
     def parameters(self) -> Mapping[str, Any]:
-        """How a `ForgeClassifier` is called that goes on from it."""
+        """Return the parameters of a `ForgeClassifier` that continues the chain."""
         own = self.settings
         training = asdict(own.training)
         names = ("epochs", "batch_size", "lr")
-        found: dict[str, Any] = {name: training.pop(name) for name in names}
+        parameters: dict[str, Any] = {name: training.pop(name) for name in names}
         for name in ("method", "model", "generator"):
             part = getattr(own.learner, name)
-            found[name] = part.name if part else None
-            found[f"{name}_params"] = dict(part.params) if part else None
+            parameters[name] = part.name if part else None
+            parameters[f"{name}_params"] = dict(part.params) if part else None
         for name in ("seed", "held_out", "calibrate", "val_fraction"):
-            found[name] = getattr(own, name)
-        return {**found, "training": training}
+            parameters[name] = getattr(own, name)
+        return {**parameters, "training": training}
 
 
 def require_allowed(settings: ChainSettings, allowed: bool) -> None:
-    """Refuse to hand on real subjects unless that was allowed by name."""
+    """Raise `ExchangeError` for real subjects unless they were allowed by name."""
     if not allowed:
         raise ExchangeError(
             f"learner '{settings.learner.title}' would carry real subjects to the next hospital.",

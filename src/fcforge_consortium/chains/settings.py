@@ -47,7 +47,7 @@ AS_IN_A_RUN = (
 )
 @dataclass(frozen=True)
 class ChainSettings(Checked):
-    """What all hospitals of a chain share; fixed by the first one.
+    """The settings that all hospitals of a chain share, fixed by the first one.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class ChainSettings(Checked):
     held_out : int
         Synthetic held-out subjects per site (0: no metrics on past sites, no abstention).
     calibrate : {"inner_val", "none"}
-        What the temperature of the probabilities is fitted on.
+        Data on which the temperature of the probabilities is fitted.
     roi_names : tuple of str
         Empty where unknown; every hospital's ROIs must have these names, in this order.
     """
@@ -79,7 +79,7 @@ class ChainSettings(Checked):
     roi_names: tuple[str, ...] = ()
 
     def spec(self, order: Sequence[str]) -> RunSpec:
-        """The run this chain is, up to and including the last site of `order`."""
+        """Return the run that equals the chain over the sites of `order`."""
         known = {name: getattr(self, name) for name in AS_IN_A_RUN}
         return RunSpec(dataset=Component("exchange"), order=tuple(order), **known)
 
@@ -88,7 +88,7 @@ class ChainSettings(Checked):
         return json.loads(canonical(asdict(self)))
 
     def build(self, target: Target = TWO_CLASSES) -> Learner:
-        """The learner, as a chain trains it."""
+        """Return the learner as a chain trains it."""
         return build_learner(self.learner, self.n_rois, False, target)
 
     @property
@@ -98,7 +98,7 @@ class ChainSettings(Checked):
 
     @property
     def keeps(self) -> str:
-        """What travels beyond the network."""
+        """The kind of data that travels beyond the network."""
         return METHODS[self.learner.method.name].keeps
 
     @property
@@ -147,7 +147,15 @@ def _require_small(value: Any, where: str) -> None:
 
 
 def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
-    """Settings whose held-out sets come from the learner's own generator, if it has one."""
+    """Return settings whose held-out sets come from the learner's own generator, if it has one.
+
+    Parameters
+    ----------
+    learner : LearnerSpec
+    n_rois : int
+    **rest
+        Other fields of `ChainSettings`.
+    """
     if learner.generator is not None:
         rest = {"held_out_generator": learner.generator, **rest}
     settings = ChainSettings(learner=learner, n_rois=n_rois, **rest)
@@ -158,7 +166,17 @@ def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSetting
 def first_settings(
     cohort: Cohort, experiment: Experiment, title: str | None = None
 ) -> ChainSettings:
-    """Settings of a new chain, from the only learner of a config or the one so called."""
+    """Return the settings of a new chain, from a learner of a config.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        People of the first hospital.
+    experiment : Experiment
+        The config.
+    title : str, optional
+        Title of the learner; not needed if the config has only one.
+    """
     names = {spec.title: spec for spec in experiment.learners}
     if title is None and len(names) > 1:
         do = f"Choose one with --learner: {', '.join(names)}."

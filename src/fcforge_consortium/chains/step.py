@@ -1,29 +1,23 @@
-"""One hospital's step of a chain: what came in and its own open site, trained and measured.
+"""One hospital's step of a chain: train the received state on the hospital's site.
 
-What it hands on is a lane and synthetic subjects, held against the model they name when they are
-read.
+The step equals the one that `fcforge run` would take for that order and seed, bit by bit: the site
+is trained by the same engine call with one torch thread, and remembered synthetic subjects travel
+as exact float32 numbers.
 
-The step is the one that `fcforge run` would do for that order and seed, bit by bit: the site is
-trained by the same engine call with one torch thread, and remembered synthetic subjects travel as
-the exact float32 numbers they were.
-
-While a site is open a generator fitted on its training part alone makes a set of synthetic
-subjects that no learner ever trains on. They travel, so that the next hospital can measure what
-happened to the sites before it. They are easier than real subjects (they are drawn from a model of
-the training part), so read them as a change over time, not as a diagnosis rate.
+A generator fitted on the site's training part makes a set of held-out subjects that no learner
+ever trains on. They travel, so that the next hospital can measure forgetting. They are easier than
+real subjects, because they are drawn from a model of the training part: read the change over time,
+not the rate.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge import graphs
 from fcforge.core import randomness
-from fcforge.core.errors import ExchangeError
 from fcforge.core.subjects import FCBatch, Site
 from fcforge.core.target import TWO_CLASSES, Target, strata
 from fcforge.data import scan_checks
@@ -35,196 +29,26 @@ from fcforge.methods import Lane
 from fcforge.methods.base import Learner
 from fcforge.nn.resources import one_thread
 from fcforge.replay.bank import PoolName
-from fcforge.replay.state import rows_of
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from fcforge.training.start import start_lane
 from fcforge_consortium.base_model.quality import fit_temperature, quality
-from fcforge_consortium.chains.declared import Declared, alike, declared_state
+from fcforge_consortium.chains.counts import counts_of, published_share
 from fcforge_consortium.chains.settings import ChainSettings
+from fcforge_consortium.chains.state import State, Subjects
 from fcforge_consortium.ledger.people import People, people_of
-from fcforge_consortium.records.archive import load_arrays, save_arrays
-from fcforge_consortium.records.kinds import ScanLimits, SplitCounts, StepCounts
+from fcforge_consortium.records.kinds import ScanLimits
 
 Tick = Callable[[], Any]
 CARRIED = "(from earlier sites)"
-SMALL_CELL = 10  # counts of subjects below this are never written
-STEPS_OF_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
 FEWEST = 4  # synthetic subjects that axes are made of
-# All that a network whose numbers do not fit each other was seen to raise.
-MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
-REMEMBERED = "remembered"
-PARTS = (REMEMBERED, "held_out")  # subjects that travel
-NOBODY = torch.zeros(0, dtype=torch.int64)
-
-
-# -- what travels ----------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Subjects:
-    """Subjects that travel, as upper triangles of their FC.
-
-    Attributes
-    ----------
-    upper : Tensor of shape (m, R (R - 1) / 2), float32
-    y : Tensor of shape (m,), int64, or float32 of a number
-    site : Tensor of shape (m,), int64
-        Place of their site in the chain.
-    """
-
-    upper: Tensor
-    y: Tensor
-    site: Tensor
-
-    @classmethod
-    def none(cls, n_rois: int, target: Target = TWO_CLASSES) -> Self:
-        """Nobody."""
-        y = NOBODY if target.classes else NOBODY.float()
-        return cls(torch.zeros(0, n_rois * (n_rois - 1) // 2), y, NOBODY)
-
-    @classmethod
-    def of(cls, batch: FCBatch, site: Tensor) -> Self:
-        """Subjects of a batch whose FC is exactly what its upper triangle says."""
-        upper = graphs.edges(batch.fc).float()
-        if not torch.equal(graphs.from_edges(upper), batch.fc):
-            raise ExchangeError(
-                "an FC matrix is not symmetric with unit diagonal, so that it would change on "
-                "its way.",
-                do="Generators must return symmetric matrices with ones on the diagonal.",
-            )
-        return cls(upper, batch.y, site)
-
-    def __len__(self) -> int:
-        return int(self.y.shape[0])
-
-    def batch(self) -> FCBatch:
-        """Their FC and labels."""
-        return FCBatch(graphs.from_edges(self.upper), self.y)
-
-    def of_site(self, place: int) -> FCBatch:
-        """FC and labels of one site's."""
-        return self.batch().select(self.site == place)
-
-    def join(self, other: Self) -> Self:
-        """These, then the others."""
-        mine = vars(self)
-        theirs = vars(other)
-        return type(self)(**{k: torch.cat([mine[k], theirs[k]]) for k in mine})
-
-
-class State(NamedTuple):
-    """All that a chain's next hospital needs.
-
-    Attributes
-    ----------
-    lane : Lane
-        Rows of its state are places in `remembered`.
-    remembered : Subjects
-        What the method replays.
-    held_out : Subjects
-        Synthetic subjects of every site, never trained on.
-    """
-
-    lane: Lane
-    remembered: Subjects
-    held_out: Subjects
-
-    def to_bytes(self) -> bytes:
-        """As a payload."""
-        return save_arrays({k: v.detach().numpy() for k, v in self.named().items()})
-
-    def named(self) -> dict[str, Tensor]:
-        """Every array by its name in the payload."""
-        found = self.lane.named()
-        for part in PARTS:
-            subjects = vars(getattr(self, part))
-            found |= {f"{part}/{key}": value for key, value in subjects.items()}
-        return found
-
-
-def empty_state(n_rois: int, target: Target = TWO_CLASSES) -> State:
-    """What the first hospital of a chain is handed: nothing learned, nobody remembered."""
-    nobody = Subjects.none(n_rois, target)
-    return State(Lane({}, {}), nobody, nobody)
-
-
-def read_state(
-    data: bytes,
-    settings: ChainSettings,
-    n_sites: int,
-    what: str,
-    target: Target = TWO_CLASSES,
-) -> State:
-    """The state of a payload; anything that is not exactly one raises `ExchangeError`."""
-    found: dict[str, Tensor] = {}
-    for name, value in load_arrays(data, what).items():
-        found[name] = torch.from_numpy(np.array(value))
-    learner = settings.build(target)
-    sizes = {part: found.get(f"{part}/y", NOBODY).numel() for part in PARTS}
-    declared = _declared(learner, n_sites, sizes, target)
-    for name in sorted(declared.keys() ^ found.keys()):
-        missing = "is missing" if name in declared else "belongs nowhere"
-        raise ExchangeError(f"array '{name:.80}' {missing}.")
-    for name, one in declared.items():
-        if wrong := one.complaint(found[name]):
-            raise ExchangeError(f"array '{name}' {wrong}.")
-    subjects = [_taken_out(found, part) for part in PARTS]
-    lane = Lane.from_named(found, learner.method.State)
-    _require_answers(learner, lane)
-    return State(lane, *subjects)
-
-
-def _taken_out(arrays: dict[str, Tensor], part: str) -> Subjects:
-    """The subjects of a part, which is no longer among the arrays."""
-    names = [field.name for field in fields(Subjects)]
-    return Subjects(**{name: arrays.pop(f"{part}/{name}") for name in names})
-
-
-def _declared(
-    learner: Learner, n_sites: int, sizes: Mapping[str, int], target: Target
-) -> dict[str, Declared]:
-    """Every array of a state with so many subjects of either kind, after so many sites."""
-    model = learner.model
-    method = learner.method
-    with torch.device("meta"):  # shapes alone: a forged size costs no memory
-        lane = Lane(model.init(randomness.torch_rng(0)), model.init_stats())
-        n_learned = 1 if method.depends_on == "site" else n_sites
-        state = declared_state(method, model, lane, n_learned)
-        rows = rows_of(method.start(model, lane).state)
-    for key in rows:  # places among the subjects that travel, or -1
-        low = max(state[key].low, -1)
-        state[key] = state[key]._replace(low=low, high=sizes[REMEMBERED] - 1)
-    found = alike(lane.named()) | {f"state/{key}": one for key, one in state.items()}
-    n_edges = model.n_rois * (model.n_rois - 1) // 2
-    y = Declared((0,), low=-1, high=1)
-    if target.classes:
-        y = Declared((0,), torch.int64, low=0, high=len(target.classes) - 1)
-    for part, n in sizes.items():
-        found[f"{part}/upper"] = Declared((n, n_edges), low=-1, high=1)
-        found[f"{part}/y"] = y._replace(shape=(n,))
-        found[f"{part}/site"] = Declared((n,), torch.int64, low=0, high=n_sites - 1)
-    return found
-
-
-def _require_answers(learner: Learner, lane: Lane) -> None:
-    """Raise unless the network answers."""
-    model = learner.model
-    try:
-        with torch.no_grad():
-            eye = torch.eye(model.n_rois).expand(2, -1, -1)
-            logits = learner.method.logits(model, lane, model.prepare(eye))
-    except MISFIT as error:
-        what = f"the network does not work ({type(error).__name__})."
-        raise ExchangeError(what) from error
-    wanted = (2, model.n_outputs)
-    if logits.shape != wanted or not bool(torch.isfinite(logits).all()):
-        raise ExchangeError("the network does not give finite scores of each subject.")
 
 
 # -- a step ----------------------------------------------------------------------------------------
 def scores_of(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
-    """Log odds (n,) of a lane for FC (n, R, R), not calibrated.
+    """Return uncalibrated log odds (n,) of a lane for FC (n, R, R).
 
-    Of more than two classes the log probability of each (n, K), of a number the number (n,).
+    For more than two classes these are log probabilities (n, K), for a number the number (n,).
     """
     with torch.no_grad():
         inputs = learner.model.prepare(fc)
@@ -237,15 +61,15 @@ def scores_of(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
 
 
 class SiteStep:
-    """What came in and the site that is learned next.
+    """One step of a chain: the received state, and the site that is learned next.
 
     Parameters
     ----------
     settings : ChainSettings
     sites : sequence of str
-        Learned before, in order.
+        Sites that were learned before, in order.
     before : State
-        What the last of them handed on; empty at the first hospital.
+        The state after the last of them; empty at the first hospital.
     site : Site
     target : Target
     """
@@ -272,7 +96,7 @@ class SiteStep:
         self.lane = start_lane(self.learner, settings.seed) if fresh else self._lane()
 
     def _carry(self, carried: Subjects) -> Tensor:
-        """Bank rows of the subjects that came in, (m,); of one kind, which the method declares."""
+        """Add the received subjects to the bank and return their rows (m,)."""
         if not len(carried):
             return torch.zeros(0, dtype=torch.int64)
         kind = self.settings.keeps.removesuffix(" subjects")
@@ -280,7 +104,7 @@ class SiteStep:
         return self.loader.bank.add(pool, carried.batch())
 
     def _lane(self) -> Lane:
-        """The lane that came in, its state's places turned into bank rows.
+        """Return the received lane, the places in its state replaced by bank rows.
 
         Sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
         back from files sorted by name.
@@ -291,7 +115,15 @@ class SiteStep:
         return Lane(params, stats, state)
 
     def train(self, *, with_val: bool, tick: Tick) -> Lane:
-        """Lane after the site."""
+        """Train on the site and return the lane.
+
+        Parameters
+        ----------
+        with_val : bool
+            Whether the validation part is trained on, too.
+        tick : callable
+            Called after every epoch.
+        """
         view = self.loader.view(self.site, self.spec, with_val=with_val)
         job = Job(self.lane, view, self.spec.seed, self.spec.order)
         bank = self.loader.bank
@@ -300,7 +132,7 @@ class SiteStep:
         return lanes[0]
 
     def finished(self, lane: Lane) -> State:
-        """What is handed on: rows become places among the subjects that travel."""
+        """Return the state to hand on: bank rows become places among the subjects in it."""
         held_out = self._held_out()
         bank = self.loader.bank
         state, rows = self.loader.to_places(lane.state)
@@ -314,7 +146,7 @@ class SiteStep:
         return State(packed, Subjects.of(batch, origin[rows]), held_out)
 
     def _held_out(self) -> Subjects:
-        """Synthetic held-out subjects of all sites, this one last.
+        """Return synthetic held-out subjects of all sites, this one last.
 
         The generator is the one that replay uses where both are the same (fitted once per site
         and seed); the draw is another one.
@@ -336,7 +168,13 @@ class SiteStep:
         return before.join(Subjects.of(batch, place))
 
     def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
-        """What the step says of the site and the network: counts, accuracy, temperature, limits."""
+        """Return the figures that the step's record states.
+
+        Returns
+        -------
+        dict
+            Counts, accuracy on synthetic and own test subjects, temperature, limits of scans.
+        """
         counts = counts_of(self.site, self.target)
         synthetic = {}
         for place, name in enumerate(self.sites):
@@ -356,15 +194,15 @@ class SiteStep:
         }
 
     def _accuracy(self, lane: Lane, batch: FCBatch) -> float:
+        """Return the accuracy of a lane on some subjects."""
         scores = scores_of(self.learner, lane, batch.fc)
-        found = quality(scores, batch.y.numpy(), self.target)
-        return found["accuracy"]
+        return quality(scores, batch.y.numpy(), self.target)["accuracy"]
 
     def _temperature(self, lane: Lane) -> float | None:
-        """Temperature of this hospital, by the log odds of its validation part.
+        """Fit the temperature on the log odds of the hospital's validation part.
 
-        Where that was folded into training (nothing was chosen on it), a second network is
-        trained without it, only to be measured.
+        If the network was trained on that part, too, a second one is trained without it for
+        this purpose alone.
         """
         batch = self.site.val
         if self.settings.calibrate == "none" or not len(batch):
@@ -375,7 +213,7 @@ class SiteStep:
         return round(fit_temperature(odds, batch.y.numpy()), 4)
 
     def _limits(self, held_out: Subjects) -> ScanLimits:
-        """Limits of ordinary scans; None without a held-out set."""
+        """Return the limits of ordinary scans; None without a held-out set."""
         batch = held_out.of_site(len(self.sites) - 1)
         if len(batch) < FEWEST:
             return ScanLimits(inside=None, outside=None, pattern=None)
@@ -384,71 +222,11 @@ class SiteStep:
         return ScanLimits(**scan_checks.limits(reference, everybody))
 
 
-def counts_of(site: Site, target: Target) -> StepCounts:
-    """Subjects per split and class, small cells suppressed. No totals: they would undo it.
-
-    Of a number none are said.
-    """
-
-    def counted(y: Tensor) -> SplitCounts:
-        if not target.classes:
-            return SplitCounts(controls=None, patients=None)
-        return SplitCounts(
-            controls=suppressed(int((y == 0).sum())),
-            patients=suppressed(int((y > 0).sum())),
-        )
-
-    learning = counted(site.learning(with_val=True).y)
-    return StepCounts(learning=learning, test=counted(site.test.y))
-
-
-def suppressed(count: int) -> int | None:
-    """A count of subjects, or None where it is positive and below `SMALL_CELL`.
-
-    Examples
-    --------
-    >>> suppressed(34), suppressed(3), suppressed(0)
-    (34, None, 0)
-    """
-    return None if 0 < count < SMALL_CELL else count
-
-
-def published_share(share: float, counts: Sequence[int | None]) -> float | None:
-    """A share of some people, rounded so that it gives away no count that was suppressed.
-
-    From 13 controls, fewer than 10 patients and an accuracy of 0.6500 follow 7 patients. The share
-    is rounded to the finest step at which every count that could be behind a suppressed one
-    still fits; None where there is no such step.
-
-    Parameters
-    ----------
-    share : float
-        Between 0 and 1.
-    counts : sequence of int or None
-        People per class as they are published.
-
-    Examples
-    --------
-    >>> published_share(13 / 20, (13, 7)), published_share(0.7512345, (413, 387))
-    (0.65, 0.75)
-    >>> published_share(13 / 20, (13, None))
-    0.6
-    """
-    known = sum(n for n in counts if n is not None)
-    hidden = sum(n is None for n in counts)
-    totals = range(known + hidden, known + hidden * (SMALL_CELL - 1) + 1)
-    for step in STEPS_OF_SHARES:
-        said = round(share / step)
-        if all(any(round(k / n / step) == said for k in range(n + 1)) for n in totals):
-            return round(said * step, 2)
-    return None
-
-
 # -- who is learned --------------------------------------------------------------------------------
 def whole_site(people: Cohort, settings: ChainSettings) -> Site:
-    """A site that is all training.
+    """Return a site whose people are all trained on.
 
-    A validation part is cut only where one is used; nobody's id is kept.
+    A validation part is split off only if it is used. No id is kept.
     """
     (name,) = people.site_names
     val = np.zeros(len(people), dtype=bool)
@@ -467,7 +245,7 @@ def whole_site(people: Cohort, settings: ChainSettings) -> Site:
 
 
 def people_learned(settings: ChainSettings, site: Site) -> People:
-    """The subjects of a site that are trained on, in order."""
+    """Return the people of a site who are trained on, in order."""
     learning = site.learning(with_val=settings.learns_val)
     parts = ("train", "val") if settings.learns_val else ("train",)
     ids = [who for part in parts for who in site.subject_ids[part]]

@@ -29,7 +29,7 @@ class Check:
 def verify(
     path: str | Path, trust: Trust, expect: str | Path | None = None
 ) -> list[Check]:
-    """What was checked, record by record; a file that must not be used has a failed check.
+    """Return every check of a file; a file that must not be used has a failed one.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def verify(
 
 @contextmanager
 def _failing(checks: list[Check], name: str) -> Iterator[None]:
-    """A failed check in place of an error of the block, unless that is about another file."""
+    """Turn an error of the block into a failed check, unless it is about another file."""
     try:
         yield
     except ExchangeError as error:
@@ -78,7 +78,7 @@ def _failing(checks: list[Check], name: str) -> Iterator[None]:
 
 
 def _expected(found: Exchange, expect: str | Path) -> str:
-    """That every record that was seen is here, or was withdrawn by who gave it."""
+    """Return a summary if every known record is here or was withdrawn by its author; else raise."""
     here = {record.id for record in found.everything}
     seen, excused = _seen(expect, found)
     lost = [title for one, title in seen.items() if one not in here | excused]
@@ -93,7 +93,7 @@ def _expected(found: Exchange, expect: str | Path) -> str:
 
 
 def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
-    """Records that a file has, or a hospital has seen, by id; and those that may be missing.
+    """Return known records by id, and the ids of those that may be missing.
 
     An earlier file has the records, so that only what withdrawals by their own authors take is
     excused. A private record has ids alone: what a withdrawal says that went with it is excused,

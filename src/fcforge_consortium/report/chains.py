@@ -8,7 +8,7 @@ from fcforge.core.formatting import counted, memory, percent
 from fcforge.methods import METHODS
 from fcforge.replay.state import named
 from fcforge_consortium.chains.chain import Chain
-from fcforge_consortium.chains.step import SMALL_CELL
+from fcforge_consortium.chains.counts import SMALL_CELL
 from fcforge_consortium.records.kinds import Record, SplitCounts, Step
 from fcforge_consortium.report.description import (
     ATTACKED,

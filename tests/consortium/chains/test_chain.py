@@ -20,7 +20,8 @@ from fcforge.experiments.trainer import Trainer
 from fcforge.methods import METHODS
 from fcforge.replay.state import rows_of
 from fcforge_consortium.chains.chain import REAL_FLAG, Chain, empty_chain
-from fcforge_consortium.chains.step import SiteStep, published_share, scores_of
+from fcforge_consortium.chains.counts import published_share
+from fcforge_consortium.chains.step import SiteStep, scores_of
 from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange
 
@@ -289,7 +290,7 @@ def test_without_held_out_sets_it_cannot_abstain():
 
 # -- scans and diagnoses that cannot be right ------------------------------------------------------
 def found_odd(chain: Chain, data, site: str, accept=()) -> list[str]:
-    return chain._found(split_site(data, site, 0), accept)[1]
+    return chain._checked(split_site(data, site, 0), accept)[1]
 
 
 def test_diagnoses_that_are_turned_round_are_refused_unless_accepted():

@@ -18,15 +18,9 @@ from fcforge.core.target import TWO_CLASSES
 from fcforge.data.splits import split_site
 from fcforge.graphs import edges
 from fcforge.replay.state import named
-from fcforge_consortium.chains.step import (
-    SiteStep,
-    State,
-    Subjects,
-    counts_of,
-    published_share,
-    read_state,
-    suppressed,
-)
+from fcforge_consortium.chains.counts import counts_of, published_share, suppressed
+from fcforge_consortium.chains.state import State, Subjects, read_state
+from fcforge_consortium.chains.step import SiteStep
 
 
 def possible(said: float, step: float, known: int) -> set[int]:

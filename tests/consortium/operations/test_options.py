@@ -114,7 +114,6 @@ STEPS = {
             "delta": (1e-7, {}),
             "mechanism": ("none", {}),
             "round": ("R1", {}),
-            "again": (True, {"site": SITE, "ledger": "known.private"}),
         },
     ),
     "chain": (

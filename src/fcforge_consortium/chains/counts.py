@@ -1,0 +1,72 @@
+"""Counts and shares of people in a step's record, small counts suppressed."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from fcforge.core.subjects import Site
+from fcforge.core.target import Target
+from fcforge_consortium.records.kinds import SplitCounts, StepCounts
+
+SMALL_CELL = 10  # counts of subjects below this are never written
+STEPS_OF_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+def counts_of(site: Site, target: Target) -> StepCounts:
+    """Return subjects per split and class, small counts suppressed.
+
+    There are no totals, which would reveal suppressed counts, and no counts for a numeric target.
+    """
+
+    def counted(y: Tensor) -> SplitCounts:
+        if not target.classes:
+            return SplitCounts(controls=None, patients=None)
+        return SplitCounts(
+            controls=suppressed(int((y == 0).sum())),
+            patients=suppressed(int((y > 0).sum())),
+        )
+
+    learning = counted(site.learning(with_val=True).y)
+    return StepCounts(learning=learning, test=counted(site.test.y))
+
+
+def suppressed(count: int) -> int | None:
+    """Return a count of subjects, or None if it is positive and below `SMALL_CELL`.
+
+    Examples
+    --------
+    >>> suppressed(34), suppressed(3), suppressed(0)
+    (34, None, 0)
+    """
+    return None if 0 < count < SMALL_CELL else count
+
+
+def published_share(share: float, counts: Sequence[int | None]) -> float | None:
+    """Round a share of some people so that it reveals no suppressed count.
+
+    From 13 controls, fewer than 10 patients and an accuracy of 0.6500 follow 7 patients. The share
+    is rounded to the finest step at which every count that could be behind a suppressed one
+    still fits; None where there is no such step.
+
+    Parameters
+    ----------
+    share : float
+        Between 0 and 1.
+    counts : sequence of int or None
+        People per class as they are published.
+
+    Examples
+    --------
+    >>> published_share(13 / 20, (13, 7)), published_share(0.7512345, (413, 387))
+    (0.65, 0.75)
+    >>> published_share(13 / 20, (13, None))
+    0.6
+    """
+    known = sum(n for n in counts if n is not None)
+    hidden = sum(n is None for n in counts)
+    totals = range(known + hidden, known + hidden * (SMALL_CELL - 1) + 1)
+    for step in STEPS_OF_SHARES:
+        level = round(share / step)
+        if all(any(round(k / n / step) == level for k in range(n + 1)) for n in totals):
+            return round(level * step, 2)
+    return None
