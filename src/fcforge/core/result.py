@@ -12,7 +12,7 @@ from fcforge.core.target import Kind, kind_of
 
 @dataclass(frozen=True)
 class RunResult:
-    """What happened in one run: the raw scores, so that any metric can be computed later.
+    """Raw scores of one run, from which any metric can be computed later.
 
     Attributes
     ----------
@@ -21,16 +21,17 @@ class RunResult:
         All sites of the dataset, in the dataset's own order.
     scores : mapping of site to ndarray of shape (n_stages, n_test), float32
         P(patient) of every test subject of every site after every site of ``spec.order``:
-        the full matrix, sites not yet learned (zero-shot) included. Of more than two classes the
-        probability of each, (n_stages, n_test, K); of a number the prediction.
+        the full matrix, with sites not yet learned (zero-shot). For K > 2 classes the probability
+        of each, (n_stages, n_test, K); for a numeric target the prediction.
     initial : mapping of site to ndarray of shape (n_test,) or (n_test, K)
         The same before any learning (for forward transfer).
-    y : mapping of site to ndarray of shape (n_test,), int64; float64 of a number, in its unit
+    y : mapping of site to ndarray of shape (n_test,)
+        Classes (int64), or numbers in their unit (float64).
     subject_ids : mapping of site to tuple of str
     train_mean : mapping of site to float, or to the shares of the classes (K,)
         Share of patients in the site's training part, or the mean number (for the majority row).
     memory_bytes : ndarray of shape (n_stages,)
-        What the method keeps between sites beyond the network.
+        Bytes that the method keeps between sites beyond the network.
     seconds : ndarray of shape (n_stages,)
         Wall time of each site's training (a shared prefix counts once in the store, here too).
     environment : mapping
@@ -49,12 +50,12 @@ class RunResult:
 
     @property
     def kind(self) -> Kind:
-        """What kind of target the scores are of."""
+        """Kind of the target."""
         site = self.sites[0]
         return kind_of(self.scores[site][0], self.y[site])
 
     def truth(self, site: str) -> np.ndarray:
-        """What scores are held against: y (n_test,); of more classes 0 and 1 (n_test, K)."""
+        """Return the targets of a site: y (n_test,), or indicators (n_test, K) for K > 2 classes."""
         y = self.y[site]
         scores = self.scores[site]
         return y if scores.ndim == 2 else np.eye(scores.shape[-1])[y]

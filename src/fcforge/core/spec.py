@@ -32,7 +32,7 @@ class Leaks(Checked):
     generator_sees_test: bool = False
 
     def active(self) -> tuple[str, ...]:
-        """Names of the switches that are on."""
+        """Return the names of the switches that are on."""
         return tuple(k for k, v in asdict(self).items() if v)
 
 
@@ -45,19 +45,20 @@ class Leaks(Checked):
 )
 @dataclass(frozen=True)
 class Training(Checked):
-    """How a network is trained at one site; equal for every method of an experiment.
+    """Training of a network at one site; equal for every method of an experiment.
 
     Attributes
     ----------
-    epochs, batch_size, weight_decay, clip
-        Of Adam, whose weight decay is added to the gradient (not decoupled as in AdamW), and
-        whose gradient norm is clipped, as in the authors' code.
+    epochs, batch_size : int
+    weight_decay, clip : float
+        Adam's weight decay, added to the gradient (not decoupled as in AdamW), and the largest
+        gradient norm, as in the authors' code.
     lr : float or None
         None takes the model's own rate from the paper's hyper-parameter table.
     selection : {"fixed", "inner_val"}
         Last epoch, or the epoch with the lowest loss on the validation part cut from train.
     precision : {"float32", "tf32"}
-        Of matrix products; parameters, sums and everything else stay in float32. ``tf32``
+        Precision of matrix products; parameters, sums and all else stay in float32. ``tf32``
         rounds factors to 10 bits of mantissa on an NVIDIA card and is float32 on a CPU.
     """
 
@@ -106,7 +107,7 @@ class BaseModelSpec:
 @limits(test_fraction=FRACTION, val_fraction=SHARE_BELOW_ONE, folds=FOLDS)
 @dataclass(frozen=True, kw_only=True)
 class Conditions(Checked):
-    """What all runs of an experiment share beside the dataset.
+    """Settings that all runs of an experiment share, beside the dataset.
 
     Attributes
     ----------
@@ -138,7 +139,7 @@ class Conditions(Checked):
     own_threshold: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain nested dict; `from_json` reads it back."""
+        """Return plain nested dictionaries, which `from_json` reads."""
         return json.loads(json.dumps(asdict(self)))
 
     @classmethod
@@ -174,8 +175,8 @@ class RunSpec(Conditions):
     """Everything that determines a run (`fcforge.experiments.run_keys` derives its key).
 
     A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
-    RunSpec too (`prefix`). With `left_out` a fold of every site's training people is not trained
-    on but scored.
+    RunSpec too (`prefix`). With `left_out` a fold of every site's training subjects is scored
+    instead of trained on.
     """
 
     kind: ClassVar[str] = "run"
@@ -187,7 +188,7 @@ class RunSpec(Conditions):
     left_out: int | None = None
 
     def prefix(self, depth: int) -> "RunSpec":
-        """Spec of the first `depth` sites of this order."""
+        """Return the spec of the first `depth` sites of this order."""
         return replace(self, order=self.order[:depth])
 
     @property

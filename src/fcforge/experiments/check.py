@@ -1,4 +1,4 @@
-"""`fcforge check`: what is wrong with a config or a dataset, before anything runs."""
+"""`fcforge check`: find faults of a config or a dataset before anything runs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ from fcforge.data.faults import Fault, grouped
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was looked at and what was found."""
+    """Result of a check: the cohort, its faults, and notes on the experiment."""
 
     what: str
     cohort: Cohort
@@ -26,7 +26,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether a run could start."""
+        """Whether the data can be trained on: there is no error among the findings."""
         return not any(f.severity == "error" for f in self.findings)
 
     def sites(self) -> dict[str, dict[str, int]]:
@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def target(self) -> str:
-        """What is to be learned, in words."""
+        """Target with its classes or limits, in words."""
         target = self.cohort.target
         if target.kind == "number":
             low, high = target.limits

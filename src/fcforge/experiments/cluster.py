@@ -29,7 +29,7 @@ TOP_UP_SECONDS = 15.0  # how often lost Slurm jobs are replaced
 
 # -- on a worker -------------------------------------------------------------------------------
 def versions() -> tuple[str, str]:
-    """What must be the same on all machines for the same numbers: fcforge and torch."""
+    """Return the versions of fcforge and torch, which must be equal on all machines."""
     import torch
 
     from fcforge import __version__

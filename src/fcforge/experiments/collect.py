@@ -39,21 +39,22 @@ Scores = Mapping[Any, Mapping[str, np.ndarray]]  # of a node, by site
 
 
 def describe_sites(cohort: "Cohort", experiment: Experiment) -> dict[str, Any]:
-    """Labels, ids, covariates and training prevalence of every (seed, site): no FC.
+    """Return labels, ids, covariates and training prevalence of every (seed, site).
 
-    Written beside the experiment so that reports need neither the data nor torch.
+    They contain no FC, and are written beside the experiment so that reports need neither the data
+    nor torch.
     """
     from fcforge.data.splits import make_sites
 
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for seed in experiment.seeds:
-        told = found[str(seed)] = {}
+        by_site = facts[str(seed)] = {}
         for name, site in make_sites(cohort, seed, experiment).items():
-            told[name] = _describe(site, cohort.target.outputs)
+            by_site[name] = _describe(site, cohort.target.outputs)
             if experiment.own_threshold:
                 each = (without_fold(site, fold, seed) for fold in range(OWN_FOLDS))
-                told[name]["folds"] = [one.test.y.tolist() for one in each]
-    return found
+                by_site[name]["folds"] = [one.test.y.tolist() for one in each]
+    return facts
 
 
 def _describe(site: Site, outputs: int) -> dict[str, Any]:
@@ -72,7 +73,7 @@ def _describe(site: Site, outputs: int) -> dict[str, Any]:
 
 
 def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
-    """Experiment, plan and site descriptions of a run folder."""
+    """Return the experiment, the plan and the content of experiment.json of a run folder."""
     try:
         data = store.read_experiment()
         experiment = Experiment.from_json(data["experiment"])
@@ -103,9 +104,14 @@ def _plan_of_older_folder(store: Store, specs: Sequence[RunSpec], data: Any) -> 
 
 
 def collect(store: Store) -> tuple[list[RunResult], int]:
-    """Results of all complete runs of a folder, and how many runs were asked for.
+    """Return the results of all complete runs of a folder, and the number of runs of its plan.
 
-    Raises `StoreError` where no run is complete.
+    A run with a damaged node counts as incomplete.
+
+    Raises
+    ------
+    StoreError
+        If no run is complete.
     """
     experiment, plan, data = stored_plan(store)
     whole, _ = store.complete(plan.nodes, checksums=False)
@@ -137,7 +143,7 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
 def _with_own(
     results: RunResults, known: Mapping[RunSpec, Mapping[str, np.ndarray]], data: Any
 ) -> Iterator[RunResult]:
-    """The runs with every site's own threshold, where all of their folds are complete."""
+    """Yield the runs with every site's own threshold whose folds are complete."""
     for result in results:
         specs = [replace(result.spec, left_out=fold) for fold in range(OWN_FOLDS)]
         folds = [known[spec] for spec in specs if spec in known]
@@ -150,27 +156,39 @@ def _with_own(
 def result_of(
     spec: RunSpec, keys: Sequence[Any], scores: Scores, metas: Mapping, data: Any
 ) -> RunResult:
-    """Result of one run from its nodes' scores and facts; `data` is the experiment's."""
+    """Return the result of one run.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    keys : sequence
+        Keys of its nodes, the untrained network first.
+    scores : mapping of key to mapping of site to ndarray
+    metas : mapping of key to mapping
+        Facts of the nodes.
+    data : mapping
+        Content of experiment.json.
+    """
     sites = tuple(data["sites"])
     facts = data["site_facts"][str(spec.seed)]
     target = Target(**checked(Target, data.get("target", {}), "target"))
 
-    def told(values: Any) -> Any:
-        """Numbers of a target that is one, in its unit."""
+    def in_unit(values: Any) -> Any:
+        """Return numbers of a numeric target in their unit, all else unchanged."""
         return values if target.classes else target.restored(np.asarray(values))
 
     learned = keys[1:]
     after = {}
     for site in sites:
-        after[site] = told(np.stack([scores[key][site] for key in learned]))
+        after[site] = in_unit(np.stack([scores[key][site] for key in learned]))
     return RunResult(
         spec=spec,
         sites=sites,
         scores=after,
-        initial={s: told(scores[keys[0]][s]) for s in sites},
-        y={s: told(np.asarray(facts[s]["labels"])) for s in sites},
+        initial={s: in_unit(scores[keys[0]][s]) for s in sites},
+        y={s: in_unit(np.asarray(facts[s]["labels"])) for s in sites},
         subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
-        train_mean={s: told(facts[s]["train_positive"]) for s in sites},
+        train_mean={s: in_unit(facts[s]["train_positive"]) for s in sites},
         memory_bytes=np.array([metas[key]["memory_bytes"] for key in learned]),
         seconds=np.array([metas[key]["seconds"] for key in learned]),
         environment=metas[keys[-1]]["environment"],
@@ -178,7 +196,7 @@ def result_of(
 
 
 def kept_by(store: Store) -> dict[str, str]:
-    """What each learner of a run folder keeps between sites, by its title."""
+    """Return by title what each learner of a run folder keeps between sites."""
     experiment, _, data = stored_plan(store)
     known = read_traits(data.get("methods", {}))
     kept = {one.title: traits_of(one, known).keeps for one in experiment.learners}
@@ -187,7 +205,7 @@ def kept_by(store: Store) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How much of a run folder is done.
+    """Progress of a run folder.
 
     Attributes
     ----------
@@ -213,7 +231,7 @@ class RunProgress:
 
 
 def progress_of(folder: str | Path) -> RunProgress:
-    """Progress of a run folder, learner by learner."""
+    """Return the progress of a run folder, learner by learner."""
     store = Store(folder)
     experiment, plan, _ = stored_plan(store)
     done, damaged = store.complete(plan.nodes, checksums=False)

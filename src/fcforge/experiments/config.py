@@ -1,4 +1,4 @@
-"""TOML in, Experiment out; every mistake says what is known and the nearest name."""
+"""Read an experiment from a TOML config; errors list the known names and the nearest one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -64,9 +64,9 @@ class Experiment(Conditions):
     orders: Orders = "all"
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
-        """One RunSpec per learner, order and seed."""
+        """Return one RunSpec per learner, order and seed."""
         shared = {name: getattr(self, name) for name in CONDITIONS}
-        found = []
+        specs = []
         orders = list_orders(self.orders, sites)
         folds = (None, *range(OWN_FOLDS)) if self.own_threshold else (None,)
         for learner in self.learners:
@@ -74,14 +74,21 @@ class Experiment(Conditions):
             shared["base_model"] = self.base_model if learner.base_model else None
             for fold, seed, order in product(folds, self.seeds, orders):
                 of = (self.dataset, learner, order, seed, data_sha256, fold)
-                found.append(RunSpec(*of, **shared))
-        return found
+                specs.append(RunSpec(*of, **shared))
+        return specs
 
 
 # -- the tables of a config file -----------------------------------------------------------------
 Named = str | Mapping[str, Any]  # "gcn", or { name = "gcn", hidden = 32 }
 # of ``[experiment]``: the rest has a table of its own
-SAID = ("title", "seeds", "orders", "protocol", "test_fraction", "val_fraction")
+OF_EXPERIMENT = (
+    "title",
+    "seeds",
+    "orders",
+    "protocol",
+    "test_fraction",
+    "val_fraction",
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ class ConfoundsTable(Checked):
 @limits(folds=FOLDS, repeats=at_least(1))
 @dataclass(frozen=True)
 class SplitTable(Checked):
-    """``[split]``: repeated k-fold, so that everybody is tested; it says what the seeds are."""
+    """``[split]``: repeated k-fold cross-validation, in which every subject is tested."""
 
     folds: int = 0
     repeats: int = 1
@@ -123,14 +130,14 @@ class SplitTable(Checked):
 
 @dataclass(frozen=True)
 class EvaluationTable(Checked):
-    """``[evaluation]``: whether every site's own threshold is shown, too."""
+    """``[evaluation]``: further rows of the results table."""
 
     own_threshold: bool = False
 
 
 @dataclass(frozen=True)
 class LearnerDefaults(Checked):
-    """``[learner_defaults]``: what a row takes that does not say it."""
+    """``[learner_defaults]``: parts of rows that name none."""
 
     model: Named = "gcn"
     generator: Named | None = None  # of methods that need one
@@ -197,7 +204,7 @@ def parse_experiment(
     _refuse_former_word(data, where)
     tables: ConfigTables = make(ConfigTables, data, where)
     dataset = resolve_dataset(tables.dataset, path, allow_code=allow_code)
-    others = field_types(Experiment).keys() - SAID
+    others = field_types(Experiment).keys() - OF_EXPERIMENT
     said = checked(Experiment, tables.experiment, f"{where}: experiment", hidden=others)
     split = tables.split
     if split.folds:
@@ -229,7 +236,7 @@ def _refuse_former_word(table: Mapping[str, Any], where: str) -> None:
 
 
 def _require_consistent(made: Experiment, where: str) -> None:
-    """Refuse what two tables say together."""
+    """Raise `ConfigError` for settings of two tables that exclude each other."""
     if made.training.selection == "inner_val" and made.val_fraction == 0:
         what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
         do = "Set val_fraction = 0.2, or selection = 'fixed'."
@@ -242,7 +249,7 @@ def _require_consistent(made: Experiment, where: str) -> None:
 def _base_model(
     dataset: Component, table: BaseModelTable | None, path: Path, allow_code: bool
 ) -> BaseModelSpec | None:
-    """Dataset of the public people."""
+    """Return the dataset of the public subjects."""
     if table is None:
         return None
     params = {**dataset.params, "sites": "others"}
@@ -258,7 +265,7 @@ def _base_model(
 
 
 def read_component(value: Named, kind: str, where: str) -> Component:
-    """A component by name, or a table of its name and settings."""
+    """Return the component of a name, or of a table of name and settings."""
     if isinstance(value, str):
         return Component(value)
     params = dict(value)
@@ -305,7 +312,7 @@ def resolve_dataset(
 def _learners(
     tables: ConfigTables, path: Path, *, paper: bool, allow_code: bool
 ) -> tuple[LearnerSpec, ...]:
-    """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
+    """Return the rows of the results table: all ``[[learner]]``, or those that ``learners`` names."""
     if not tables.learner:
         raise ConfigError("[[learner]] is missing.", where=path)
     for kind, known in registries().items():
@@ -356,7 +363,7 @@ def require_different(kind: str, titles: Sequence[str], where: str) -> None:
 def _part(
     where: str, tables: ConfigTables, paper: bool, kind: str, value: Named
 ) -> Component:
-    """A method, model or generator with what the config says of its name.
+    """Return a method, model or generator with the settings that the config has for its name.
 
     With protocol "paper" the paper's variant or preset is used, unless the config names another.
     """
@@ -380,7 +387,7 @@ def _part(
 def _learner(
     table: Mapping[str, Any], where: str, tables: ConfigTables, paper: bool
 ) -> LearnerSpec:
-    """A row, its generator only where the method needs one."""
+    """Return the learner of a row; it has a generator only if its method needs one."""
     row = LearnerTable(**checked(LearnerTable, table, where))
     if not row.method:
         do = 'Add method = "..." or estimator = "module:function".'

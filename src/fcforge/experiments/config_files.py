@@ -28,9 +28,9 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def read_config(path: str | Path, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """A config file on top of its bases, with ``--set`` overrides on top of that.
+    """Return a config file on top of its bases, with ``--set`` overrides on top of that.
 
-    ``base = "other.toml"`` starts from another file, named relative to the one that says it.
+    ``base = "other.toml"`` starts from another file, named relative to the file that states it.
     Tables are merged key by key; a list (the learners too) replaces the base's, and so does a
     table that names something else (``name = "simulated"`` over ``name = "folder"``). Data paths
     are relative to the file that states them.
@@ -62,7 +62,7 @@ def _on_its_base(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables of two configs, key by key; what `above` says wins.
+    """Return the tables of two configs, merged key by key; values of `above` win.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve_data(path: str, folder: Path) -> str:
-    """Place of a data file: absolute, beside the config, or under ``$FCFORGE_DATA``.
+    """Return the path of a data file: absolute, beside the config, or under ``$FCFORGE_DATA``.
 
     ``$FCFORGE_DATA/x`` falls back to ``../shared/data/x`` beside the repository.
     """

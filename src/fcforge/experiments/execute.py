@@ -48,10 +48,10 @@ def _cpu() -> str:
 
 
 def describe(device: str = "cpu") -> dict[str, Any]:
-    """Versions and hardware, for reports. No host name, no user name, no path."""
+    """Return versions and hardware, for reports: no host name, no user name, no path."""
     import torch
 
-    found = {
+    facts = {
         "fcforge": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -62,12 +62,12 @@ def describe(device: str = "cpu") -> dict[str, Any]:
         "device": device,
     }
     if device.startswith("cuda"):
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
 
 
 def default_jobs() -> int:
-    """Worker processes: the cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -83,7 +83,7 @@ class Place:
 
     @property
     def words(self) -> str:
-        """For the line that says what is trained, and where."""
+        """Device and workers, in words."""
         workers = counted(self.jobs, "worker")
         if self.cluster:
             workers = f"cluster {self.cluster}"
@@ -91,7 +91,7 @@ class Place:
 
 
 def place_to_train(device: str = "auto", jobs: int = 0, cluster: str = "") -> Place:
-    """The place asked for; `ConfigError` where this machine does not have it."""
+    """Return where to train; raise `ConfigError` if this machine does not have that device."""
     if cluster and device not in ("auto", "cpu"):
         raise ConfigError(
             f"device '{device}' was asked for, but the workers of a cluster train on CPUs.",
@@ -103,7 +103,7 @@ def place_to_train(device: str = "auto", jobs: int = 0, cluster: str = "") -> Pl
 
 
 def pick_device(wanted: str) -> str:
-    """'auto' takes CUDA where there is one."""
+    """Return a device; ``"auto"`` is CUDA if this machine has it."""
     import torch
 
     if wanted == "auto":
@@ -124,7 +124,7 @@ _lock = threading.Lock()
 
 
 def _trainer(spec: RunSpec, root: str) -> "Trainer":
-    """Trainer of this process for a dataset and a run folder; the data are loaded once."""
+    """Return the trainer of this process for a dataset and a run folder; data are loaded once."""
     import torch
 
     from fcforge.experiments.trainer import Trainer
@@ -152,7 +152,7 @@ def _trainer(spec: RunSpec, root: str) -> "Trainer":
 
 
 def train(node: Node, root: str) -> str:
-    """Train a node into the run folder at `root`; returns its key."""
+    """Train a node into the run folder at `root` and return its key."""
     with _lock:
         _trainer(node.spec, root).run([node])
     return node.key
@@ -247,7 +247,7 @@ def run_lanes(work: Work, trainer: "Trainer") -> None:
 
 
 def wanted_generators(nodes: Sequence[Node]) -> list[Node]:
-    """One node for every generator of a last site that nodes need."""
+    """Return one node for every generator of a last site that nodes need."""
     from fcforge.experiments.site_loader import synthetic_name
 
     wanted = {}

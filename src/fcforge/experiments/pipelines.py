@@ -5,7 +5,7 @@ parts of all sites so far at once (``cumulative``), of the last site alone (``in
 one site after another by its own ``partial_fit``. It is never stored, as that would take a pickle:
 a node of ``partial_fit`` walks through its sites from the first.
 
-With ``site = true`` it is told the subjects' sites, by scikit-learn's routing of metadata: so
+With ``site = true`` it receives the subjects' sites by scikit-learn's metadata routing, so that
 `fcforge.estimator.SiteHarmoniser` can stand before a classifier.
 """
 
@@ -37,15 +37,15 @@ _HANDED: dict[
 
 @dataclass(frozen=True)
 class Traits:
-    """How the model of a learner depends on its sites.
+    """Dependence of a learner's model on its sites.
 
     Attributes
     ----------
     depends_on, keeps : str
         As of `fcforge.methods.Method`.
     grows : bool
-        Whether it goes on from the state after the site before; else it trains on all sites so far
-        at every site.
+        Whether it continues from the state after the previous site; else it is trained on all
+        sites so far at every site.
     """
 
     depends_on: str
@@ -62,7 +62,7 @@ TRAITS = {  # of an estimator, by its `keeps`; it is made afresh every time
 
 @dataclass(frozen=True)
 class Pipeline(Checked):
-    """What decides an estimator's row.
+    """Settings that decide the row of an estimator.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Pipeline(Checked):
     sha256: str = ""
 
     def make(self) -> Any:
-        """A fresh, unfitted estimator."""
+        """Return a fresh, unfitted estimator."""
         from sklearn.base import clone
 
         if self.sha256 in _HANDED:
@@ -125,14 +125,20 @@ class Pipeline(Checked):
 
 
 def pipeline_of(learner: LearnerSpec) -> Pipeline | None:
-    """The pipeline of a row; None where it is one of our methods."""
+    """Return the pipeline of a row; None if the row is a method of the registry."""
     return (
         Pipeline(**learner.method.params) if learner.method.name == PIPELINE else None
     )
 
 
 def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> LearnerSpec:
-    """Row of a ``[[learner]]`` that names an estimator; whatever cannot work is refused here."""
+    """Return the learner of a ``[[learner]]`` that names an estimator.
+
+    Raises
+    ------
+    ConfigError
+        If the estimator cannot be made, cannot be trained as `keeps` asks, or cannot score.
+    """
     from sklearn.base import clone
 
     said = {"keeps": "", **table}
@@ -177,7 +183,7 @@ def _described(value: Any) -> str:
 
 
 def _module(name: str, folder: str) -> ModuleType:
-    """Module of that name: the .py file in the folder as it is now, else an installed one."""
+    """Import the module of that name: the .py file in the folder as it is now, else installed."""
     beside = Path(folder, f"{name}.py")
     if folder and folder not in sys.path:
         sys.path.append(folder)  # for what the module itself imports
@@ -213,7 +219,7 @@ def train(
     order: Sequence[str],
     target: Target = TWO_CLASSES,
 ) -> Any:
-    """The estimator after the training parts of some sites.
+    """Return the estimator, trained on the training parts of some sites.
 
     All are given to it at once, unless it learns by ``partial_fit``. Every ``random_state`` that
     is None is set from the seed and the order.
@@ -243,7 +249,7 @@ def _fit(
     every = FCBatch.concat(list(parts.values()))
     sizes = [len(part) for part in parts.values()]
     sites = np.repeat(list(parts), sizes)
-    with _told(pipeline, sites) as more:
+    with _metadata(pipeline, sites) as more:
         estimator.fit(_inputs(every, pipeline), every.y.numpy(), **more)
 
 
@@ -256,8 +262,8 @@ def _seed(estimator: Any, number: int) -> None:
 
 
 @contextmanager
-def _told(pipeline: Pipeline, sites: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
-    """What an estimator is told beside the scans: each subject's site, or nothing."""
+def _metadata(pipeline: Pipeline, sites: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the metadata for an estimator: each subject's site, or nothing."""
     from sklearn import config_context
 
     with config_context(enable_metadata_routing=pipeline.site or None):
@@ -278,19 +284,19 @@ def scores_after(
     sites: Mapping[str, Site],
     target: Target = TWO_CLASSES,
 ) -> dict[str, np.ndarray]:
-    """Scores of all test people once the estimator has learned from some parts."""
+    """Return the scores of all test subjects after the estimator has learned from some parts."""
     found = {}
     fitted = train(pipeline, parts, seed, order, target) if parts else None
     for name, site in sites.items():
         if fitted is None:
-            found[name] = knows_nothing(len(site.test), target)
+            found[name] = uninformed_scores(len(site.test), target)
         else:
             found[name] = scores(fitted, pipeline, site.test, name, target)
     return found
 
 
-def knows_nothing(n: int, target: Target) -> np.ndarray:
-    """Scores of n people before anybody was seen: all classes alike, or the middle number."""
+def uninformed_scores(n: int, target: Target) -> np.ndarray:
+    """Return scores of n subjects before training: equal classes, or the middle of the range."""
     if target.kind == "more classes":
         return np.full((n, target.outputs), 1 / target.outputs, np.float32)
     return np.full(n, 0.5 if target.classes else 0.0, np.float32)
@@ -303,7 +309,7 @@ def scores(
     site: str,
     target: Target = TWO_CLASSES,
 ) -> np.ndarray:
-    """Scores of a site's people: probabilities, or a predicted number.
+    """Return the scores of a site's subjects: probabilities, or a predicted number.
 
     P(patient) (n,) without probabilities is the logistic function of the decision function; of
     more classes (n, K) its softmax.
@@ -311,7 +317,7 @@ def scores(
     n = len(batch)
     names = ("predict_proba", "decision_function") if target.classes else ("predict",)
     score = next(name for name in names if hasattr(estimator, name))
-    with _told(pipeline, np.repeat(site, n)) as more:
+    with _metadata(pipeline, np.repeat(site, n)) as more:
         found = np.asarray(getattr(estimator, score)(_inputs(batch, pipeline), **more))
     classes = [int(c) for c in getattr(estimator, "classes_", range(target.outputs))]
     several = score == "predict_proba" or len(classes) > 2

@@ -1,8 +1,8 @@
 """Orders form a tree: runs with a common prefix share the training of that prefix.
 
-Every scheduler (worker processes, lanes on a GPU, a Dask cluster) does the same bookkeeping on it:
-who may start, what to tell, and which states nobody needs any more. A node's scores stay; its
-state is only stored while a later node of the plan waits for it.
+Every scheduler (worker processes, lanes on a GPU, a Dask cluster) uses the same bookkeeping of it:
+which nodes may start, how many are done, and which states are no longer needed. A node's scores
+stay; its state is stored only while a later node of the plan waits for it.
 """
 
 import math
@@ -30,7 +30,7 @@ Orders = Literal["all"] | int | tuple[tuple[str, ...], ...]
 
 
 def list_orders(asked: Orders, sites: Sequence[str]) -> list[tuple[str, ...]]:
-    """The site orders asked for, checked against the dataset's sites."""
+    """Return the site orders of a config, checked against the dataset's sites."""
     if asked == "all" or isinstance(asked, int):
         return _pick_orders(sites, asked)
     known = f"The dataset has: {', '.join(sites)}."
@@ -47,7 +47,7 @@ def list_orders(asked: Orders, sites: Sequence[str]) -> list[tuple[str, ...]]:
 def _pick_orders(
     sites: Sequence[str], wanted: Literal["all"] | int
 ) -> list[tuple[str, ...]]:
-    """All orders, or that many different random ones, the same on every machine."""
+    """Return all orders, or that many different random ones, equal on every machine."""
     there_are = math.factorial(len(sites))
     n = there_are if wanted == "all" else wanted
     if not 1 <= n <= there_are:
@@ -72,11 +72,11 @@ def _pick_orders(
     return list(found)
 
 
-# -- what a plan and a report must know of a learner; a run folder keeps it ---------------------
+# -- traits of learners, which a run folder keeps for reports ------------------------------------
 def traits_of(
     learner: LearnerSpec, known: Mapping[str, Traits] | None = None
 ) -> Traits:
-    """Traits of a learner, from those `known` of methods by name, or from the method itself."""
+    """Return the traits of a learner: those `known` of its method, or those of the method's class."""
     pipeline = pipeline_of(learner)
     if pipeline is not None:
         return TRAITS[pipeline.keeps]
@@ -90,13 +90,13 @@ def traits_of(
 
 
 def stored_traits(learners: Iterable[LearnerSpec]) -> dict[str, Any]:
-    """Traits of the learners' methods by name, as a run folder keeps them."""
+    """Return the traits of the learners' methods by name, as a run folder keeps them."""
     own = [learner for learner in learners if learner.method.name != PIPELINE]
     return {learner.method.name: asdict(traits_of(learner)) for learner in own}
 
 
 def read_traits(stored: Mapping[str, Any]) -> dict[str, Traits]:
-    """Inverse of `stored_traits`."""
+    """Return the traits that `stored_traits` has written."""
     return {name: Traits(**said) for name, said in stored.items()}
 
 
@@ -139,14 +139,14 @@ class Node:
 
 
 def trainings(nodes: Iterable[Node]) -> int:
-    """How many of some nodes train; untrained networks are only scored."""
+    """Return the number of nodes that train; untrained networks are only scored."""
     return sum(node.depth > 0 for node in nodes)
 
 
 def canonical(
     prefix: Sequence[str], depends_on: str, sites: Sequence[str]
 ) -> tuple[str, ...]:
-    """Prefix that decides the model: itself, its sorted set, its last site, or all sites."""
+    """Return the prefix that decides a model: itself, its sorted set, its last site, or all sites."""
     if not prefix:
         return ()
     decide = {"site": prefix[-1:], "set": sorted(prefix), "all": sorted(sites)}
@@ -169,11 +169,11 @@ class Plan:
 
     @property
     def runs(self) -> list[tuple[RunSpec, tuple[str, ...]]]:
-        """The runs that were asked for; those that only fit thresholds are not among them."""
+        """Runs of the experiment, without those that only fit thresholds."""
         return [(spec, keys) for spec, keys in self.stages if spec.left_out is None]
 
     def nodes_of_learners(self) -> dict[str, set[str]]:
-        """Keys of the nodes of every learner's runs, by its title."""
+        """Return the keys of the nodes of every learner's runs, by its title."""
         found: dict[str, set[str]] = defaultdict(set)
         for spec, keys in self.runs:
             found[spec.learner.title].update(keys)
@@ -186,7 +186,7 @@ class Plan:
 
     @property
     def words(self) -> str:
-        """How many runs, and how many site trainings they come to."""
+        """Numbers of runs and of site trainings, in words."""
         trainings = counted(self.trainings, "site training")
         return f"{counted(len(self.runs), 'run')} = {trainings}"
 
@@ -279,7 +279,7 @@ def _label(spec: RunSpec) -> dict[str, Any]:
 
 
 def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> dict[str, Node]:
-    """Nodes that runs ask for or that several others begin with, shallow first.
+    """Return the nodes that runs ask for or that several others begin with, shallow first.
 
     A set of sites is learned in one order, whose prefixes few runs ask for: what only one later
     node begins with is left to that node.
@@ -323,7 +323,7 @@ def missing_nodes(plan: Plan, store: Store) -> list[Node]:
 
 
 class Work:
-    """A plan that is being trained.
+    """Plan in training.
 
     Attributes
     ----------
@@ -351,9 +351,9 @@ class Work:
         progress(self._finished, self._total, "")
 
     def take(self) -> Node | None:
-        """Hand out a node whose parent is stored, None if there is none at the moment.
+        """Return a node whose parent is stored, or None if there is none at the moment.
 
-        The deepest first: a chain is ended before another is begun, so that few states wait.
+        The deepest comes first: a chain ends before another begins, so that few states wait.
         """
         if not self._ready:
             return None
@@ -361,7 +361,7 @@ class Work:
         return self._ready.pop(depths.index(max(depths)))
 
     def done(self, nodes: Sequence[Node], what: str) -> None:
-        """Some nodes are stored: say so, and drop states that all children have learned from."""
+        """Count stored nodes, release their children, and delete states that are no longer needed."""
         for node in nodes:
             waiting = self._children[node.key].values()
             self._ready += waiting

@@ -1,4 +1,4 @@
-"""One call that does what `fcforge run` does: check, plan, train what is missing, collect."""
+"""Check, plan and train an experiment, as `fcforge run` does."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -30,7 +30,7 @@ from fcforge.experiments.store import MADE_BY, Store
 
 @dataclass(frozen=True)
 class Prepared:
-    """An experiment that has passed every check that needs no training."""
+    """Experiment that has passed every check that needs no training."""
 
     experiment: Experiment
     cohort: Cohort
@@ -39,7 +39,7 @@ class Prepared:
 
 
 def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
-    """Load and check the data (unless given), build every learner once, plan the prefix tree."""
+    """Load the data (unless given), check them, build every learner once, plan the prefix tree."""
     from fcforge.methods import build_learner, require_kind
 
     import_dataset(experiment.dataset)
@@ -69,18 +69,18 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
 
 
 def open_store(prepared: Prepared, out: str | Path) -> Store:
-    """Run folder for an experiment: new, or the same experiment again.
+    """Return the run folder of an experiment: new, or of the same experiment again.
 
-    More learners, seeds or orders may be added to a folder; nodes that are there are used. A
-    folder with other data or another experiment is refused: its results would drop out of the
-    report without a word.
+    More learners, seeds or orders may be added to a folder; stored nodes are used. A folder with
+    other data or another experiment is refused, because its results would silently drop out of the
+    report.
     """
     store = Store(out)
     if (store.root / "experiment.json").is_file():
         _refuse_another(store, prepared)
     else:
         _refuse_foreign(store)
-    store.write_experiment(_told(prepared))
+    store.write_experiment(_experiment_json(prepared))
     return store
 
 
@@ -94,8 +94,8 @@ def _refuse_foreign(store: Store) -> None:
         )
 
 
-def _told(prepared: Prepared) -> dict[str, Any]:
-    """What a run folder says of its experiment."""
+def _experiment_json(prepared: Prepared) -> dict[str, Any]:
+    """Return the content of experiment.json."""
     return {
         "fcforge": MADE_BY,
         "experiment": prepared.experiment.to_json(),
@@ -111,7 +111,7 @@ def _told(prepared: Prepared) -> dict[str, Any]:
 
 
 def _refuse_another(store: Store, prepared: Prepared) -> None:
-    """Raise `StoreError` unless rows of one title have nodes in common, and there is such a row."""
+    """Raise `StoreError` unless the experiments share a row, and shared rows share nodes."""
     stored, plan, there = stored_plan(store)
     maker = there.get("fcforge", "an earlier one")
     if maker != MADE_BY:
@@ -130,7 +130,7 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
         raise StoreError(text, where=store.root, do=do)
 
 
-MOST_LANES = 128  # together on a GPU: from there on more lanes win little
+MOST_LANES = 128  # trained together on a GPU; more lanes gain little
 
 
 def run_experiment(
@@ -142,7 +142,20 @@ def run_experiment(
     group: int | None = None,
     progress: Progress = lambda done, total, what: None,
 ) -> None:
-    """Train every node that the store does not hold yet."""
+    """Train every node that the store does not hold yet, or holds damaged.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    store : Store
+    jobs : int, optional
+        Worker processes; all cores by default.
+    device : str
+    group : int, optional
+        Most lanes trained together in this process. By default a CPU uses worker processes.
+    progress : callable
+        Called with the number of site trainings done, their total, and the last one.
+    """
     work = Work(prepared.plan, store, progress)
     if device == "cpu" and group is None:
         return run_local(work, jobs or default_jobs())
@@ -196,6 +209,6 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
 
 
 def leak_notes(experiment: Experiment) -> list[str]:
-    """Red lines for every leak that is on."""
+    """Return a warning for every leak that is on."""
     active = experiment.leaks.active()
     return [f"LEAK ON: {name}. Test data steer this run." for name in active]

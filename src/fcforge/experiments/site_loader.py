@@ -1,8 +1,8 @@
-"""The one place that shows a site to a method and names the rows it remembers.
+"""Show sites to methods, and translate the rows that a method remembers.
 
 A run and a chain of hospitals load sites in the same way, so that both give the same numbers.
-Rows of a bank mean nothing outside their process: a state that leaves it holds places among the
-subjects that it remembers. A chain's file has these subjects, a run folder their addresses.
+Rows of a bank have no meaning outside their process. A stored state therefore holds places among
+the subjects that it remembers; a chain's file holds these subjects, a run folder their addresses.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class SiteLoader:
     def view(
         self, site: Site, spec: RunSpec, *, with_val: bool | None = None
     ) -> SiteView:
-        """What the method is shown of a site.
+        """Return the view of a site that a method learns from.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class SiteLoader:
         return SiteView(site.name, len(spec.order) - 1, self.bank, *shown)
 
     def public_view(self, spec: RunSpec) -> PublicView | None:
-        """The public people, put into the bank once; None in a run without a base model."""
+        """Return the view of the public subjects; None in a run without a base model."""
         if spec.base_model is None or self.public is None:
             return None
         found = self.public(spec)
@@ -105,13 +105,13 @@ class SiteLoader:
         return PublicView(found.subjects, self.bank, rows)
 
     def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:
-        """A view of synthetic subjects as if they were a site of their own."""
+        """Return a view of synthetic subjects as if they were a site of their own."""
         rows = self.bank.add(PoolName("synthetic", name, seed, "train"), batch)
         return SiteView(name, 0, self.bank, rows, rows[:0])
 
     # -- its synthetic subjects: a generator is fitted once per (site, seed) ---------------------
     def synthetic(self, site: Site, spec: RunSpec, n: int) -> Tensor:
-        """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
+        """Return rows of n synthetic subjects of (site, seed); the generator is fitted once."""
         name = synthetic_name(spec, site.name, n)
         if name in self.bank:
             return self.bank.rows(name)
@@ -121,7 +121,7 @@ class SiteLoader:
     def _subjects(
         self, name: PoolName, site: Site, spec: RunSpec, n: int
     ) -> tuple[FCBatch, int]:
-        """Subjects with the class shares of those the generator saw, and the bytes of its state.
+        """Return synthetic subjects with the class shares of the site, and the bytes of the state.
 
         They are drawn on the bank's device; on a CPU that takes seconds, so that in a run they
         lie beside the generators until it has ended.
@@ -149,14 +149,14 @@ class SiteLoader:
     def fit_generator(
         self, site: Site, spec: RunSpec
     ) -> tuple[Generator, GeneratorState, FCBatch]:
-        """The learner's generator, its state fitted on a site's training part, and that part."""
+        """Return a learner's generator, its state fitted on a site's training part, and that part."""
         generator, source, names = self.generator_for(site, spec)
         return generator, fit_cached(generator, source, names, self.generators), source
 
     def generator_for(
         self, site: Site, spec: RunSpec
     ) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
-        """Generator of a learner, the subjects it is fitted on, and the names of its seed.
+        """Return the generator of a learner, the subjects it is fitted on, and the names of its seed.
 
         Under the `generator_sees_test` leak they are a random 80 % of the whole site, test
         subjects and all, as in the authors' code.

@@ -27,12 +27,12 @@ OWN = ", own threshold"  # end of the row's title
 
 
 def fold_of_each(y: np.ndarray, *names: str | int) -> np.ndarray:
-    """Fold of every person (n,), each with its share of patients; by seed and names alone."""
+    """Return the fold of every subject (n,), stratified by diagnosis; decided by the names alone."""
     return stratified_folds(y, OWN_FOLDS, numpy_rng(0, "own threshold", *names))
 
 
 def without_fold(site: Site, fold: int, seed: int) -> Site:
-    """The site without a fold of its training people, who take the place of the tested ones."""
+    """Return the site without a fold of its training subjects, who replace the tested ones."""
     both = {"train": site.train, "val": site.val}
     folds = []
     for name, batch in both.items():
@@ -58,7 +58,7 @@ def without_fold(site: Site, fold: int, seed: int) -> Site:
 
 
 def log_odds(p: np.ndarray) -> np.ndarray:
-    """Logit of probabilities, kept finite."""
+    """Return the logit of probabilities, clipped to finite values."""
     with np.errstate(divide="ignore"):
         z = np.log(p) - np.log1p(-np.asarray(p, dtype=float))
     return np.clip(z, -LARGEST, LARGEST)
@@ -69,7 +69,7 @@ def with_own_thresholds(
     folds: Sequence[Mapping[str, np.ndarray]],
     labels: Mapping[str, Sequence[Sequence[int]]],
 ) -> RunResult:
-    """The run with every site's scores moved by its own intercept and slope.
+    """Return the run with every site's scores moved by its own intercept and slope.
 
     Parameters
     ----------

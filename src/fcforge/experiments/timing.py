@@ -1,4 +1,4 @@
-"""How long and how large a plan will be, from a few short nodes of each learner."""
+"""Estimate time and disk space of a plan from a few short trainings of each learner."""
 
 import tempfile
 import time
@@ -32,7 +32,7 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run will cost: site trainings to do, seconds, most bytes on disk."""
+    """Cost of a run: site trainings to do, seconds, and the most bytes on disk."""
 
     todo: int
     seconds: float = 0.0
@@ -40,7 +40,7 @@ class Cost:
 
 
 def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
-    """Train a few sites of each learner briefly and scale up; nothing is written.
+    """Return the cost of a plan: a few sites of each learner are trained briefly and scaled up.
 
     A worker ends a chain before it begins another, so that one state of each depth waits.
     """
@@ -69,7 +69,7 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
 
 
 def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
-    """Cost of every generator, and of drawing from it; of each kind one is fitted."""
+    """Return the cost of fitting every generator and drawing from it; one of each kind is fitted."""
     known: dict[Component | None, Trial] = {}
     found = []
     for node in wanted_generators(todo):
@@ -83,7 +83,7 @@ def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
 
 
 def _train(trainer: Trainer, spec: RunSpec) -> Trial:
-    """Cost of learning the last site of a spec; what is done once per site is not counted."""
+    """Return the cost of learning the last site of a spec, without work done once per site."""
     short = _brief(spec, SHORT)
     trainer.run([short])
     seconds = _clocked(trainer.run, [short])
@@ -100,7 +100,7 @@ def _train(trainer: Trainer, spec: RunSpec) -> Trial:
 
 
 def _brief(spec: RunSpec, epochs: int) -> Node:
-    """A node that learns the last site of a spec, after the others were shown.
+    """Return a node that learns the last site of a spec, after the others were shown.
 
     Its synthetic subjects are drawn at no cost: generators are timed by themselves.
     """
@@ -113,7 +113,7 @@ def _brief(spec: RunSpec, epochs: int) -> Node:
 
 
 def _clocked(call: Callable[..., Any], *given: Any) -> float:
-    """Seconds of this process that a call takes."""
+    """Return the seconds of processor time that a call takes."""
     started = time.process_time()
     call(*given)
     return time.process_time() - started

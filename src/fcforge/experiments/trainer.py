@@ -95,7 +95,7 @@ class Trainer:
 
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec) -> dict[str, Site]:
-        """Sites of a seed, split once, confounds removed."""
+        """Return the sites of a seed, split and without confounds."""
         key = _site_key(spec)
         if key not in self._sites:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
@@ -111,9 +111,9 @@ class Trainer:
     def _without_confounds(
         self, spec: RunSpec, sites: dict[str, Site]
     ) -> dict[str, Site]:
-        """Sites with the effect of the confounds taken out of every scan.
+        """Remove the effect of the confounds from every scan.
 
-        The effect is estimated on the public people, or without a base model on the sites so far.
+        It is estimated on the public subjects, or without a base model on the sites so far.
         """
         step = None
         if spec.fitted_on:
@@ -129,12 +129,12 @@ class Trainer:
         """Return the public subjects of a run and their base model."""
         key = spec.base_model, spec.confounds
         if key not in self._public:
-            assert spec.base_model is not None  # whoever asks has one
+            assert spec.base_model is not None
             self._public[key] = fit_public(spec.base_model, spec.confounds)
         return self._public[key]
 
     def first_lane(self, spec: RunSpec) -> Lane:
-        """Lane before the first site: untrained, or begun on the public people."""
+        """Return the lane before the first site: untrained, or trained on the public subjects."""
         learner = self.learner(spec)
         view = self.loader.public_view(spec)
         trained = None
@@ -149,7 +149,7 @@ class Trainer:
         return start_lane(learner, spec.seed, self.device, view, trained)
 
     def learner(self, spec: RunSpec) -> Learner:
-        """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
+        """Return the learner of a spec; equal learners share one object and its prepared inputs."""
         key = _learner_key(spec)
         if key not in self._learners:
             import_parts(spec.learner)
@@ -159,7 +159,7 @@ class Trainer:
         return self._learners[key]
 
     def evaluator(self, spec: RunSpec) -> Evaluator:
-        """Evaluator of a spec's seed and model."""
+        """Return the evaluator of a spec's sites and learner."""
         key = _site_key(spec), _learner_key(spec)
         if key not in self._evaluators:
             sites = self.sites(spec)
@@ -167,14 +167,14 @@ class Trainer:
         return self._evaluators[key]
 
     def fit_generator(self, spec: RunSpec) -> None:
-        """Draw what a method will ask for of the last site, into the store's cache."""
+        """Fit the generator of the last site and draw from it, into the store's cache."""
         if n := self.learner(spec).method.n_synthetic:
             self.loader.synthetic(self.sites(spec)[spec.order[-1]], spec, n)
 
     def fit_generators(self, nodes: Sequence[Node]) -> None:
         """Fit the generators of the nodes' last sites on this trainer's device, side by side.
 
-        Those that do not train in lanes are left to whoever needs them.
+        Generators that do not train in lanes are fitted when they are needed.
         """
         alike: dict[Component | None, tuple[Generator, list[Any]]] = {}
         for node in nodes:
@@ -188,7 +188,7 @@ class Trainer:
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
-        """Lane that is to learn a node's last site."""
+        """Return the lane that is to learn a node's last site."""
         lane = self._parent_lane(node)
         for seen in range(node.depth - node.shown + 1, node.depth):
             # without `fit` the method only takes in the site's subjects
@@ -289,7 +289,7 @@ class Trainer:
             done += size
 
     def _lanes_that_fit(self, members: Sequence[tuple[Node, Lane]]) -> int:
-        """Lanes that the device holds; where it held far more at an earlier site, as many."""
+        """Return the number of lanes that the device holds; it is measured again only where scarce."""
         node, lane = members[0]
         learner = self.learner(node.spec)
         key = _learner_key(node.spec), node.spec.training.batch_size
@@ -312,7 +312,7 @@ class Trainer:
             self.write(node, lane, seconds)
 
     def job(self, spec: RunSpec, lane: Lane) -> Job:
-        """A lane about to learn the last site of a spec's order."""
+        """Return the job of a lane that is to learn the last site of a spec's order."""
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
         view = self.loader.view(self.sites(spec)[site], spec)
@@ -368,7 +368,7 @@ def _learner_key(spec: RunSpec) -> LearnerKey:
 
 
 def _edge_bytes(n_rois: int) -> int:
-    """What the FC edges of a subject take."""
+    """Return the bytes of the FC edges of a subject."""
     return n_rois * (n_rois - 1) // 2 * 4
 
 
