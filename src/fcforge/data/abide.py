@@ -136,8 +136,8 @@ def _download(url: str) -> bytes | None:
 def _not_fetched(url: str, reason: str) -> DownloadError:
     folder, _, name = url.rpartition("/")
     do = "Connect to the internet and run the same again: what is there is kept."
-    what = f"the download of {name} from {folder} failed ({reason})."
-    return DownloadError(what, do=do)
+    message = f"the download of {name} from {folder} failed ({reason})."
+    return DownloadError(message, do=do)
 
 
 def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
@@ -194,14 +194,14 @@ def _names(table: Sequence[Row]) -> dict[str, str]:
     for row in table:
         if row["FILE_ID"] != UNLISTED:
             prefixes[row["SITE_ID"]].add(row["FILE_ID"].rpartition("_")[0])
-    found = {}
+    names_of = {}
     for row in table:
         who = row["SUB_ID"]
         of_site = sorted(prefixes[row["SITE_ID"]])
         usual = [f"{prefix}_{who:0>7}" for prefix in of_site]
         unlisted = row["FILE_ID"] == UNLISTED
-        found[who] = " ".join(usual) if unlisted else row["FILE_ID"]
-    return found
+        names_of[who] = " ".join(usual) if unlisted else row["FILE_ID"]
+    return names_of
 
 
 @dataclass(frozen=True)
@@ -230,13 +230,13 @@ class _Files:
         all_ : bool
             Whether each person without a file is an error instead of one warning for all.
         """
-        there = [one for one in people if all_ or self.of(one)]
+        present = [one for one in people if all_ or self.of(one)]
         faults = []
-        if lost := len(people) - len(there):
-            what = f"{lost} listed subjects have no file in {self.root / self.kind}."
+        if lost := len(people) - len(present):
+            message = f"{lost} listed subjects have no file in {self.root / self.kind}."
             do = "They are left out; set download = true to fetch them."
-            faults = [Fault("warning", what, do)]
-        return assemble("abide", Listed(there, faults), self.read, self.root)
+            faults = [Fault("warning", message, do)]
+        return assemble("abide", Listed(present, faults), self.read, self.root)
 
     def read(self, person: Participant) -> Reading:
         path = self.of(person)
@@ -359,11 +359,13 @@ def rebuild(
     save(cohort, out)
     if subjects_sha256(cohort.subject_id.tolist()) == published.subjects_sha256:
         return []
-    told = [f"{len(cohort)} subjects, {published.people} in the published file"]
+    differences = [f"{len(cohort)} subjects, {published.people} in the published file"]
     lost = [fault.subject for fault in cohort.faults if fault.subject]
     if lost:
-        told.append(f"{counted(len(lost), 'subject')} without series: {some(lost)}")
-    return told
+        differences.append(
+            f"{counted(len(lost), 'subject')} without series: {some(lost)}"
+        )
+    return differences
 
 
 def save(cohort: Cohort, out: Path) -> None:

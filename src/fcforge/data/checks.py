@@ -95,9 +95,9 @@ def _shape_faults(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
     elif cohort.n_rois < 2:
         yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
     elif n_rois is not None and cohort.n_rois != n_rois:
-        what = f"FC has {cohort.n_rois} ROIs, {n_rois} were expected."
+        message = f"FC has {cohort.n_rois} ROIs, {n_rois} were expected."
         do = "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs)."
-        yield Fault("error", what, do)
+        yield Fault("error", message, do)
 
 
 def _matrix_faults_of(cohort: Cohort) -> Iterator[Fault]:
@@ -106,14 +106,14 @@ def _matrix_faults_of(cohort: Cohort) -> Iterator[Fault]:
         cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True
     )
     for fc, *who in people:
-        for what, do in matrix_faults(fc):
-            yield Fault("error", what, do, *who)
+        for message, do in matrix_faults(fc):
+            yield Fault("error", message, do, *who)
         flat = [names[roi] for roi in _flat_rois(fc)]
         if flat:
             rois = "ROI" if len(flat) == 1 else "ROIs"
-            what = f"{rois} {some(flat)} without signal (constant FC)."
+            message = f"{rois} {some(flat)} without signal (constant FC)."
             do = "Kept as it is; leave subjects with many such ROIs out."
-            yield Fault("warning", what, do, *who)
+            yield Fault("warning", message, do, *who)
 
 
 def _flat_rois(fc: np.ndarray) -> list[int]:
@@ -130,20 +130,23 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     if bad.any():
         rows = np.flatnonzero(bad.any(axis=1))
         rois = some((rows + 1).tolist(), 4)
-        what = f"{int(bad.sum())} FC values are NaN or infinite (ROI {rois})."
-        yield what, "Leave the subject out, or set the FC of ROIs without signal to 0."
+        message = f"{int(bad.sum())} FC values are NaN or infinite (ROI {rois})."
+        yield (
+            message,
+            "Leave the subject out, or set the FC of ROIs without signal to 0.",
+        )
         return
     gap = float(np.abs(matrix - matrix.T).max())
     if gap > TOLERANCE:
-        what = f"FC is not symmetric (largest difference {gap:.3g})."
+        message = f"FC is not symmetric (largest difference {gap:.3g})."
         do = "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'."
-        yield what, do
+        yield message, do
     off_diagonal = ~np.eye(len(matrix), dtype=bool)
     largest = float(np.abs(matrix[off_diagonal]).max())
     if largest > 1 + TOLERANCE:
-        what = "FC has values beyond 1, so it is no correlation."
+        message = "FC has values beyond 1, so it is no correlation."
         do = 'If these are Fisher z values, give --kind fisher_z (in a config: kind = "fisher_z").'
-        yield what, do
+        yield message, do
     diagonal = np.diagonal(matrix)
     worst = int(np.abs(diagonal - 1).argmax())
     if abs(diagonal[worst] - 1) > TOLERANCE:
@@ -163,16 +166,16 @@ def _subject_faults(cohort: Cohort) -> Iterator[Fault]:
     for subject, site, y in people:
         n = times.pop(subject, 1)  # reported once
         if n > 1:
-            what = f"subject id appears {n} times."
+            message = f"subject id appears {n} times."
             do = "Give every subject one row; add the site to the id if two sites share ids."
-            yield Fault("error", what, do, subject, site)
+            yield Fault("error", message, do, subject, site)
         if target.classes and y not in range(target.outputs):
-            what = f"unknown label {y} (0 is control, 1 is patient)."
-            yield Fault("error", what, NAME_THEM, subject, site)
+            message = f"unknown label {y} (0 is control, 1 is patient)."
+            yield Fault("error", message, NAME_THEM, subject, site)
         elif not target.classes and not abs(y) <= 1:
             value = target.restored(y)
-            what = f"{target.name} {value:g} is not in {low:g} to {high:g}."
-            yield Fault("error", what, WIDEN, subject, site)
+            message = f"{target.name} {value:g} is not in {low:g} to {high:g}."
+            yield Fault("error", message, WIDEN, subject, site)
 
 
 def _covariate_faults(cohort: Cohort) -> Iterator[Fault]:
@@ -200,15 +203,15 @@ def _duplicate_faults(cohort: Cohort) -> Iterator[Fault]:
     for one, other, r in cohort.duplicates:
         if one == other:  # an id that appears twice is an error of its own
             continue
-        what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})"
+        message = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})"
         if cohort.target.classes and label[one] != label[other]:
-            what += ", who has another diagnosis"
+            message += ", who has another diagnosis"
         do = (
             f"A run refuses them in training and test: leave_out = ['{other}'] in "
             f"[dataset]. With learn: --leave-out {other}."
         )
         severity: Severity = "error" if r > COPY else "warning"
-        yield Fault(severity, f"{what}.", do, other, site[other])
+        yield Fault(severity, f"{message}.", do, other, site[other])
 
 
 def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
@@ -218,32 +221,34 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
     counts = class_counts(cohort.y, target)
     if not to_split and target.kind == "two classes" and min(counts) == 0:
         group = ("control", "patient")[counts.index(0)]
-        what = f"nobody of the {counted(len(cohort), 'subject')} is a {group}."
+        message = f"nobody of the {counted(len(cohort), 'subject')} is a {group}."
         do = (
             f"Both groups are needed. Is the diagnosis read as it is meant? {NAME_THEM}"
         )
-        yield Fault("error", what, do)
+        yield Fault("error", message, do)
     if not target.classes and len(set(cohort.y.tolist())) == 1:
         value = target.restored(cohort.y[0])
-        what = f"{target.name} is the same for everybody ({value:g}): nothing to learn."
+        message = (
+            f"{target.name} is the same for everybody ({value:g}): nothing to learn."
+        )
         do = f"Check the column {target.name}, or name another target."
-        yield Fault("error", what, do)
+        yield Fault("error", message, do)
     if both := two_spellings(cohort.site_names):
-        what = f"the sites {both} differ in case alone."
+        message = f"the sites {both} differ in case alone."
         do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
-        yield Fault("error", what, do)
+        yield Fault("error", message, do)
     elif pair := first_look_alikes(cohort.site_names):
-        what = f"the sites '{pair[0]}' and '{pair[1]}' look alike."
+        message = f"the sites '{pair[0]}' and '{pair[1]}' look alike."
         do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
-        yield Fault("warning", what, do)
+        yield Fault("warning", message, do)
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
         if not site:
-            what = f"{len(labels)} subjects have no site."
-            yield Fault("error", what, "Name their site.")
-        elif what := why_not_splittable(labels, target):
+            message = f"{len(labels)} subjects have no site."
+            yield Fault("error", message, "Name their site.")
+        elif message := why_not_splittable(labels, target):
             do = "Merge it with another site or leave it out."
-            yield Fault(severity, what, do, site=site)
+            yield Fault(severity, message, do, site=site)
 
 
 def why_not_splittable(y: np.ndarray, target: Target) -> str:

@@ -134,8 +134,8 @@ class Cohort:
         known = np.isfinite(values)
         faults = list(self.faults)
         if not known.all():
-            what = f"{counted(int((~known).sum()), 'subject')} left out (no {name})."
-            faults.append(Fault("warning", what))
+            message = f"{counted(int((~known).sum()), 'subject')} left out (no {name})."
+            faults.append(Fault("warning", message))
         rest = {k: v for k, v in self.covariates.items() if k != name}
         made = replace(self, y=target.scaled(values), target=target, covariates=rest)
         return replace(made, faults=tuple(faults)).select(known)

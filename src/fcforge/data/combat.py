@@ -146,8 +146,8 @@ class SiteEffects:
         variance = ((left - member @ means) ** 2).mean(0)
         sigma = np.sqrt(no_zeros(variance))
         standard = (left - level) / sigma
-        found = [_effect(standard[site == name], how, name) for name in sites]
-        gamma, delta = (np.stack(part) for part in zip(*found, strict=True))
+        effects = [_effect(standard[site == name], how, name) for name in sites]
+        gamma, delta = (np.stack(part) for part in zip(*effects, strict=True))
         return cls(sites, level, sigma, slopes[: d.shape[1]], gamma, delta, how)
 
     def remove(
@@ -193,8 +193,8 @@ def _coefficients(design: np.ndarray, z: np.ndarray) -> np.ndarray:
 def _effect(standard: np.ndarray, how: How, site: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the shift and scale of a site, both (E,)."""
     if len(standard) < 2:
-        what = f"site '{site}' has one subject: its effect cannot be estimated."
-        raise DataError(what)
+        message = f"site '{site}' has one subject: its effect cannot be estimated."
+        raise DataError(message)
     if how == "demean":
         return standard.mean(0), np.ones(standard.shape[1])
     gamma, delta2 = site_effect(standard)

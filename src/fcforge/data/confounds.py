@@ -70,10 +70,10 @@ def require_covariates(
     """
     for name in names:
         if name not in covariates:
-            what = f"there is no covariate '{name}', which is to be removed."
+            message = f"there is no covariate '{name}', which is to be removed."
             do = f"Add a column '{name}', or leave it out of the confounds."
             known = ", ".join(sorted(covariates)) or "none"
-            raise DataError(what, where=where, do=f"{do} Known: {known}.")
+            raise DataError(message, where=where, do=f"{do} Known: {known}.")
         missing = ~np.isfinite(as_numbers(name, covariates[name]))
         if missing.any():
             raise DataError(

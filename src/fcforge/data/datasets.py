@@ -137,8 +137,8 @@ _ROWS = (
 def _adopt(candidate: Any, name: str, where: str) -> Dataset:
     """Return the dataset of a plug-in's loading function."""
     if not callable(candidate):
-        what = f"'{name}' is not a function that returns a Cohort."
-        raise ConfigError(what, where=where, do="Correct or uninstall the plug-in.")
+        message = f"'{name}' is not a function that returns a Cohort."
+        raise ConfigError(message, where=where, do="Correct or uninstall the plug-in.")
     lines = (inspect.getdoc(candidate) or "no description").splitlines()
     return Dataset(name, candidate, lines[0])
 
@@ -185,8 +185,8 @@ def dataset_of(
         When both contain the same setting: one would be ignored.
     """
     for twice in said.keys() & settings.keys():
-        what = f"--set dataset.{twice}: another option or argument sets it already."
-        raise ConfigError(what, do="Leave one of them out.")
+        message = f"--set dataset.{twice}: another option or argument sets it already."
+        raise ConfigError(message, do="Leave one of them out.")
     return Component(name, {**said, **settings})
 
 

@@ -11,8 +11,8 @@ def rois_of(n_edges: int) -> int:
     """Return the number of ROIs that have `n_edges` edges; `DataError` if there is none."""
     n_rois = (1 + math.isqrt(1 + 8 * n_edges)) // 2
     if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
-        what = f"{n_edges} edges are not the triangle of a square matrix."
-        raise DataError(what, do="Is a column missing, or one too many?")
+        message = f"{n_edges} edges are not the triangle of a square matrix."
+        raise DataError(message, do="Is a column missing, or one too many?")
     return n_rois
 
 

@@ -38,8 +38,8 @@ class Fault:
     @classmethod
     def of(cls, error: DataError, subject: str, site: str) -> "Fault":
         """Return the fault of a subject that could not be loaded."""
-        what = f"{error.where}: {error.what}" if error.where else error.what
-        return cls("error", what, error.do, subject, site)
+        message = f"{error.where}: {error.what}" if error.where else error.what
+        return cls("error", message, error.do, subject, site)
 
     def __str__(self) -> str:
         places = (("site", self.site), ("subject", self.subject))

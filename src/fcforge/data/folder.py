@@ -245,8 +245,8 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     ids = as_text(columns.get("subject_id", ())).tolist()
     twice = [who for who, times in Counter(ids).items() if times > 1]
     if twice:
-        what = f"names a subject twice: {some(twice)}."
-        raise DataError(what, do="Keep one row each.")
+        message = f"names a subject twice: {some(twice)}."
+        raise DataError(message, do="Keep one row each.")
     own = cohort.subject_id.tolist()
     exact = {who: row for row, who in enumerate(ids)}
     rows = under_ids_of(own, exact)
@@ -313,8 +313,8 @@ def _files_without_row(listed: Listed, files: Sequence[Path]) -> Iterator[Fault]
         names -= {name for name in names if participants.owns_file(name, subject)}
     if names and not any(person.file for person in listed.people):
         files_have = "1 file has" if len(names) == 1 else f"{len(names)} files have"
-        what = f"{files_have} no row in the table: {some(sorted(names))}."
-        yield Fault("warning", what, "Not loaded; add rows, or take the files away.")
+        message = f"{files_have} no row in the table: {some(sorted(names))}."
+        yield Fault("warning", message, "Not loaded; add rows, or take the files away.")
 
 
 def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Reading:

@@ -55,8 +55,8 @@ class Layout(NamedTuple):
     def has_ones(self, X: np.ndarray) -> bool:
         """Return whether X (n, p) has 1 on the diagonal, or 1 / sqrt 2 as nilearn scales it."""
         rows, cols = self.indices()
-        found = X[:, rows == cols]
-        return any(bool((abs(found - one) <= TOLERANCE).all()) for one in ONES)
+        diagonal = X[:, rows == cols]
+        return any(bool((abs(diagonal - one) <= TOLERANCE).all()) for one in ONES)
 
     def is_sound(self, X: np.ndarray) -> bool:
         """Return whether X (n, p) makes correlation matrices and has ones on a stored diagonal.
@@ -91,19 +91,19 @@ def rows_as_fc(
     n_rois = rois_of(p)
     largest = np.nanmax(np.abs(edges), initial=0)
     if largest > 1 + TOLERANCE:
-        what = f"edges go up to |r| = {largest:.3g}, beyond 1."
-        raise DataError(what, do="Fisher z values? kind = 'fisher_z'.")
-    found: list[np.ndarray] = []
+        message = f"edges go up to |r| = {largest:.3g}, beyond 1."
+        raise DataError(message, do="Fisher z values? kind = 'fisher_z'.")
+    readings: list[np.ndarray] = []
     for order in get_args(Order):
         for layout in (Layout(n_rois, order, False), Layout(n_rois - 1, order, True)):
             if layout.is_sound(edges[:TRIED]):
-                found.append(layout.fill(edges))
-    if not found or not all(np.array_equal(fc, found[0]) for fc in found):
+                readings.append(layout.fill(edges))
+    if not readings or not all(np.array_equal(fc, readings[0]) for fc in readings):
         raise DataError(
-            f"{p} edges make correlation matrices in {len(found) or 'no'} ways.",
+            f"{p} edges make correlation matrices in {len(readings) or 'no'} ways.",
             do="Name the edges by their two ROIs (Hip_L~Hip_R), or give whole matrices.",
         )
-    return found[0], ()
+    return readings[0], ()
 
 
 def _by_names(
@@ -148,16 +148,16 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
         return fc
     if kind == "fc":
         if rows != columns or rows < 2:
-            what = f"FC is {rows} x {columns}, not square with two ROIs or more."
+            message = f"FC is {rows} x {columns}, not square with two ROIs or more."
             do = "Is the file cut off, or a time series (kind='timeseries')?"
-            raise DataError(what, do=do)
+            raise DataError(message, do=do)
         return matrix.astype(np.float32)
     if 1 < rows < columns and all(_unit_and_symmetric(matrix[:, :rows])):
-        what = f"looks like the first {rows} rows of an FC matrix of {columns} ROIs."
-        raise DataError(what, do="The file is cut off; make it again.")
+        message = f"looks like the first {rows} rows of an FC matrix of {columns} ROIs."
+        raise DataError(message, do="The file is cut off; make it again.")
     if rows < 5 or columns < 2:
-        what = f"a time series of {rows} volumes x {columns} ROIs is too short."
-        raise DataError(what, do="Rows are volumes, columns are ROIs.")
+        message = f"a time series of {rows} volumes x {columns} ROIs is too short."
+        raise DataError(message, do="Rows are volumes, columns are ROIs.")
     return pearson_fc(matrix).astype(np.float32)
 
 
@@ -229,5 +229,5 @@ def _lag_one(x: np.ndarray) -> float:
     x = x - x.mean(axis=0)
     norm = (x**2).sum(axis=0)
     together = (x[1:] * x[:-1]).sum(axis=0)
-    found = together / np.where(norm > 0, norm, 1.0)
-    return float(found.mean()) + 1 / len(x)
+    correlations = together / np.where(norm > 0, norm, 1.0)
+    return float(correlations.mean()) + 1 / len(x)

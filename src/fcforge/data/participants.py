@@ -123,31 +123,33 @@ def groups_of(
     """
     counts = Counter(v.strip() for v in values if not is_missing(v))
     known = {_plain(value) for value in counts}
-    told = ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
+    counted_values = ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
     words = [_listed(group) for group in classes or (negative, positive)]
     if classes and (positive or negative or len(classes) < 3 or not all(words)):
-        what = f"classes = {list(classes)} lists three groups or more, and nothing else does."
-        raise DataError(what, do=NAME_THEM)
+        message = f"classes = {list(classes)} lists three groups or more, and nothing else does."
+        raise DataError(message, do=NAME_THEM)
     named = [word for group in words for word in set(group)]
     if not named:
-        _refuse_two_disorders(known, told)
+        _refuse_two_disorders(known, counted_values)
         return {}
     if not all(words):
         rest = known - {*named}
         if len(rest) != 1:
-            what = f"one group is named, and the other could be several: {told}."
-            raise DataError(what, do=NAME_THEM)
+            message = (
+                f"one group is named, and the other could be several: {counted_values}."
+            )
+            raise DataError(message, do=NAME_THEM)
         words[words.index(())] = tuple(rest)
     for word, times in Counter(named).items():
         if times > 1:
-            what = f"the diagnosis '{word}' is named in {times} groups."
-            raise DataError(what, do="Name each diagnosis in one group only.")
+            message = f"the diagnosis '{word}' is named in {times} groups."
+            raise DataError(message, do="Name each diagnosis in one group only.")
     absent = [", ".join(group) for group in words if known.isdisjoint(group)]
     everything = len(absent) == len(words) and bool(known)
     if everything or (absent and not partial):
         lost = "' or '".join(absent if everything else absent[:1])
-        what = f"nobody has the diagnosis '{lost}'; there are: {told}."
-        raise DataError(what, do="Name the diagnoses as the data write them.")
+        message = f"nobody has the diagnosis '{lost}'; there are: {counted_values}."
+        raise DataError(message, do="Name the diagnoses as the data write them.")
     return {word: k for k, group in enumerate(words) for word in group}
 
 
@@ -175,9 +177,9 @@ def _listed(words: Words) -> tuple[str, ...]:
 
 def _refuse_two_disorders(known: set[str], told: str) -> None:
     if len({PATIENTS[word] for word in known if word in PATIENTS}) > 1:
-        what = f"more than two diagnoses: {told}; two groups are compared."
+        message = f"more than two diagnoses: {told}; two groups are compared."
         do = f"{NAME_THEM} Several diagnoses in one group: joined by commas. {SEVERAL}"
-        raise DataError(what, do=do)
+        raise DataError(message, do=do)
 
 
 # -- people ----------------------------------------------------------------------------------------
@@ -276,7 +278,7 @@ def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     >>> as_covariates([{"Sex": "M", "age": "12"}, {"Sex": "female", "age": "n/a"}])
     {'sex': array([1., 2.]), 'age': array([12., nan])}
     """
-    found = {}
+    covariates = {}
     for column in rows[0] if rows else ():
         name = ALIASES.get(column.lower(), column.lower())
         words = SEX if name == "sex" else {}
@@ -286,8 +288,10 @@ def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
             for text in texts
         ]
         known = None not in numbers
-        found[name] = np.array(numbers, dtype=np.float64) if known else as_text(texts)
-    return found
+        covariates[name] = (
+            np.array(numbers, dtype=np.float64) if known else as_text(texts)
+        )
+    return covariates
 
 
 def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
@@ -301,18 +305,18 @@ def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
     faults: list[Fault] = []
     for person, reading in loaded:
         if len(reading.fc) != common:
-            what = f"has {len(reading.fc)} ROIs, most subjects have {common}."
+            message = f"has {len(reading.fc)} ROIs, most subjects have {common}."
             do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
         elif reading.roi_names not in ((), names):
             own = reading.roi_names
             place = next(i for i, name in enumerate(own) if name != names[i])
             usual = f"with most subjects '{names[place]}'"
-            what = f"ROI {place + 1} is '{own[place]}', {usual}."
+            message = f"ROI {place + 1} is '{own[place]}', {usual}."
             do = "All subjects need the same ROIs in the same order; make the file again."
         else:
             kept.append((person, reading))
             continue
-        faults.append(Fault("error", what, do, person.subject_id, person.site))
+        faults.append(Fault("error", message, do, person.subject_id, person.site))
     return kept, faults + _unnamed(kept)
 
 
@@ -322,8 +326,8 @@ def _unnamed(kept: Sequence[Loaded]) -> list[Fault]:
     if not without or len(without) == len(kept):
         return []
     files = counted(len(without), "file")
-    what = f"{files} without ROI names, others have them ({some(without)})."
-    return [Fault("warning", what, "They are taken to have the same ROIs in order.")]
+    message = f"{files} without ROI names, others have them ({some(without)})."
+    return [Fault("warning", message, "They are taken to have the same ROIs in order.")]
 
 
 def owns_file(file_name: str, subject: str) -> bool:
@@ -368,9 +372,9 @@ def labelled(
         else:
             kept.append(person._replace(y=y))
     if left:
-        told = ", ".join(f"{what}: {n}" for what, n in sorted(left.items()))
+        reasons = ", ".join(f"{message}: {n}" for message, n in sorted(left.items()))
         who = counted(left.total(), "subject")
-        faults.append(Fault("warning", f"{who} left out ({told})."))
+        faults.append(Fault("warning", f"{who} left out ({reasons})."))
     return listed._replace(people=kept, faults=faults)
 
 
@@ -405,15 +409,17 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
         For a named column that does not exist.
     """
     check_names("role of a column", named, ROLES)
-    found = {}
+    columns = {}
     for role, usual in ROLES.items():
         asked = [named[role].lower()] if role in named else usual
-        found[role] = column_of(header, asked)
-        if role in named and not found[role]:
-            there = ", ".join(header[:8])
-            what = f"has no column '{named[role]}' (columns: {there})."
-            raise DataError(what, do=f"Name the one for the {role} as the table does.")
-    return found
+        columns[role] = column_of(header, asked)
+        if role in named and not columns[role]:
+            shown = ", ".join(header[:8])
+            message = f"has no column '{named[role]}' (columns: {shown})."
+            raise DataError(
+                message, do=f"Name the one for the {role} as the table does."
+            )
+    return columns
 
 
 def no_column(role: str, header: Sequence[str]) -> DataError:
@@ -454,8 +460,10 @@ def people_of(
         own = {role: whole(row.get(column, "")) for role, column in columns.items()}
         lost = [r for r in needed if own[r] in ("", "n/a")]
         if lost:
-            what = f"no {lost[0]} in row {number} of the table."
-            faults.append(Fault("error", what, "Fill it in.", own["id"], own["site"]))
+            message = f"no {lost[0]} in row {number} of the table."
+            faults.append(
+                Fault("error", message, "Fill it in.", own["id"], own["site"])
+            )
             continue
         used = columns.values()
         extra = {k.lower(): v for k, v in row.items() if k and k not in used}

@@ -162,10 +162,10 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
         wrong = int((labels != (dx > 0)).sum())
         if wrong:
             raise DataError(f"Dx contradicts the id of {wrong} subjects.")
-    found = {}
+    covariates = {}
     for i, who in enumerate(ids):
-        found[who] = {name: values[i] for name, values in columns.items()}
-    return found
+        covariates[who] = {name: values[i] for name, values in columns.items()}
+    return covariates
 
 
 def _choose(

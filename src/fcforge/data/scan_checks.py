@@ -119,12 +119,12 @@ def limits(reference: Reference, fc: Array) -> dict[str, float]:
     k = len(reference.spread)
     wider = math.sqrt((n + 1) / max(n - k - 2, 1))
     distances = reference.distances(fc)
-    found = {}
+    bounds = {}
     for name in DISTANCES:
         spread = float(distances[name].std(ddof=1)) if n > 1 else 0.0
         bound = wider * (float(distances[name].mean()) + QUANTILE * spread)
-        found[name] = float(f"{max(bound, 1e-6):.4g}")
-    return found
+        bounds[name] = float(f"{max(bound, 1e-6):.4g}")
+    return bounds
 
 
 class Known(NamedTuple):
@@ -136,8 +136,8 @@ class Known(NamedTuple):
 
     def ratios(self, fc: Array) -> list[Array]:
         """Return the distances (n,) of FC from the site, each divided by its limit."""
-        found = self.reference.distances(fc)
-        return [found[name] / self.limits.get(name, 1.0) for name in found]
+        distances = self.reference.distances(fc)
+        return [distances[name] / self.limits.get(name, 1.0) for name in distances]
 
 
 _SAID = (*(f"{name} distance" for name in DISTANCES), "left and right look swapped")
@@ -163,8 +163,8 @@ def strangeness(known: list[Known], fc: Array) -> tuple[Array, list[str]]:
     why = [""] * len(fc)
     for scan in np.flatnonzero(worst.min(0) > 1):
         place = nearest[scan]
-        what = _SAID[int(ratios[place, :, scan].argmax())]
-        why[scan] = f"nearest site {known[place].site}, {what}"
+        reason = _SAID[int(ratios[place, :, scan].argmax())]
+        why[scan] = f"nearest site {known[place].site}, {reason}"
     return worst.min(0), why
 
 

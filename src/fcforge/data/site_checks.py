@@ -198,8 +198,8 @@ def _label_faults(cohort: Cohort) -> Iterator[Fault]:
                 continue
             result = contrast(scores[here], higher[here])
             if result.p < SWAPPED / len(pairs):  # NaN fails
-                what = labels_swapped(target, low, high, result, int(here.sum()))
-                yield Fault("warning", what, CHECK_LABELS, site=name)
+                message = labels_swapped(target, low, high, result, int(here.sum()))
+                yield Fault("warning", message, CHECK_LABELS, site=name)
 
 
 def labels_swapped(

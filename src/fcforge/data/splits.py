@@ -36,11 +36,11 @@ def split_counts(
 
 def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
     """Return the fold (n,) of every person, 0 to k - 1, stratified by diagnosis."""
-    found = np.zeros(len(y), dtype=int)
+    folds = np.zeros(len(y), dtype=int)
     for label in (0, 1):
         rows = rng.permutation(np.flatnonzero(y == label))
-        found[rows] = np.arange(len(rows)) % k
-    return found
+        folds[rows] = np.arange(len(rows)) % k
+    return folds
 
 
 def split_rows(
@@ -99,9 +99,9 @@ def split_cohort(
     tested = 1 / asked.folds if asked.folds else asked.test_fraction
     train = min(split_counts(n, tested, asked.val_fraction)[0] for n in counts)
     if train < 1 or min(counts) < asked.folds:
-        what = f"is too small to split ({min(counts)} of a class)."
+        message = f"is too small to split ({min(counts)} of a class)."
         do = "Run `fcforge check`; train on more of them, or ask for fewer folds."
-        raise DataError(what, where=f"site '{site_name}'", do=do)
+        raise DataError(message, where=f"site '{site_name}'", do=do)
     rng = numpy_rng(seed, "split", site_name)
     if asked.folds:
         rng = numpy_rng(seed // asked.folds, "folds", "split", site_name)
