@@ -56,7 +56,7 @@ def test_a_learned_site_is_sealed():
     )
     for look in ("rows", "y", "fc"):
         with pytest.raises(
-            SealedError, match=f"site '{site.name}' was asked for after"
+            SealedError, match=f"of site '{site.name}' cannot be read after"
         ):
             getattr(site, look)
     with pytest.raises(SealedError, match="sealed"):
@@ -97,7 +97,8 @@ def test_a_method_that_hoards_subjects_is_caught():
     world = World.of("finetune", training=QUICK)
     world.learner = Learner(Hoarder(), world.learner.model)
     with pytest.raises(
-        SealedError, match=r"'hoarder' says it keeps nothing but holds \d+ real"
+        SealedError,
+        match=r"'hoarder' declares that it keeps nothing but holds \d+ real",
     ):
         world.teach(order()[:1])
 

@@ -110,10 +110,11 @@ class Analytic(Method):
         outputs = model.n_outputs
         columns = ridge.n_columns(outputs)
         penalties = self._penalties(rows.shape[1] - 1 - columns)
-        found = ridge.ridge_from_root(root, penalties, spare, columns)
+        solution = ridge.ridge_from_root(root, penalties, spare, columns)
         # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
-        noise = found.noise if outputs > 1 else torch.ones_like(found.noise)
-        params = ridge.linear_head(found.weight / noise, found.bias / noise, outputs)
+        noise = solution.noise if outputs > 1 else torch.ones_like(solution.noise)
+        scaled = solution.weight / noise, solution.bias / noise
+        params = ridge.linear_head(*scaled, outputs)
         return Lane(params, lane.stats, AnalyticState(root))
 
     def _penalties(self, n_features: int) -> list[float]:

@@ -1,1 +1,1 @@
-"""What learners may look at, and what they remember: bank, memory, bandit, HCTS."""
+"""Subjects that learners may read and remember: bank, memory, bandit, HCTS."""

@@ -115,11 +115,11 @@ class Bank:
         """Return the FC (n, R, R) of some rows."""
         names, pool, item = self.address(rows)
         like = next(iter(self._fc.values()))
-        found = like.new_empty(len(rows), *like.shape[1:])
+        fc = like.new_empty(len(rows), *like.shape[1:])
         for i, name in enumerate(names):
             inside = pool == i
-            found[inside.to(self.device)] = self._fc[name][item[inside].to(self.device)]
-        return found
+            fc[inside.to(self.device)] = self._fc[name][item[inside].to(self.device)]
+        return fc
 
     def inputs(self, model: Model) -> Inputs:
         """Return the prepared inputs of all rows; each subject is prepared once."""
@@ -148,9 +148,9 @@ class Bank:
             torch.cat([self._block(x, model, a, b)[i][:, j] for b, j in parts], 1)
             for a, i in parts
         ]
-        found = torch.cat(lines)
+        whole = torch.cat(lines)
         back = torch.argsort(by_pool).to(self.device)
-        return found if bool((by_pool.diff() > 0).all()) else found[back][:, back]
+        return whole if bool((by_pool.diff() > 0).all()) else whole[back][:, back]
 
     def _block(self, x: Tensor, model: Model, a: PoolName, b: PoolName) -> Tensor:
         """Return the cached inner products of two pools with edges x."""
@@ -295,7 +295,7 @@ class SiteView:
         """Raise `SealedError` if the site has been sealed."""
         if not self.open:
             raise SealedError(
-                f"{what} of site '{self.name}' was asked for after the site was sealed.",
+                f"the {what} of site '{self.name}' cannot be read after the site was sealed.",
                 do="A learner may use a site's subjects only between begin_site and end_site.",
             )
 

@@ -85,7 +85,7 @@ class Choice(NamedTuple):
 
 
 class HCTSState(NamedTuple):
-    """What the sampler has learned of T past sites.
+    """The sampler's state after T past sites.
 
     Attributes
     ----------

@@ -167,7 +167,7 @@ class Labelled(NamedTuple):
 
 
 class Contexts(NamedTuple):
-    """What the sampler knows of the memory under the current network.
+    """Contexts of all sites and candidates under the current network.
 
     Attributes
     ----------

@@ -141,7 +141,7 @@ def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
         held = bank.real_rows(rows)
         if len(held):
             raise SealedError(
-                f"method '{method.name}' says it keeps {method.keeps} but holds {len(held)} "
+                f"method '{method.name}' declares that it keeps {method.keeps} but holds {len(held)} "
                 f"real subjects in '{name}'.",
                 where=f"site '{site}'",
                 do="Declare keeps = 'real subjects' or drop them in end_site.",

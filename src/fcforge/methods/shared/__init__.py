@@ -1,1 +1,1 @@
-"""What several methods share; a method imports from here, never from another method."""
+"""Parts that several methods share; a method imports from here, never from another method."""

@@ -160,11 +160,11 @@ def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
 
 def _turned(rows: Tensor, k: int) -> Tensor:
     """Rotate rows so that their leading k columns are triangular, by one matrix product."""
-    found = torch.empty_like(rows)
+    rotated = torch.empty_like(rows)
     (turn, triangle) = torch.linalg.qr(rows[:, :k], mode="complete")
-    found[:, :k] = triangle
-    torch.mm(turn.T, rows[:, k:], out=found[:, k:])
-    return found
+    rotated[:, :k] = triangle
+    torch.mm(turn.T, rows[:, k:], out=rotated[:, k:])
+    return rotated
 
 
 def gram(z: Tensor) -> Tensor:

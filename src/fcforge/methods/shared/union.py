@@ -41,9 +41,9 @@ class OnUnion(Method):
 
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
         """Remember the untrained network, from which every site starts again."""
-        nobody = torch.empty(0, dtype=torch.int64, device=lane.device)
+        no_rows = torch.empty(0, dtype=torch.int64, device=lane.device)
         fresh = Network(lane.params, lane.stats)
-        return lane._replace(state=UnionState(nobody, fresh))
+        return lane._replace(state=UnionState(no_rows, fresh))
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Start from the untrained network."""
