@@ -35,7 +35,7 @@ def test_a_network_is_seen_in_eval_mode_and_without_gradient():
     out = eval_output(model, lane, inputs)
     assert torch.equal(out.logits, eval_output(model, lane, inputs).logits)
     assert not out.logits.requires_grad
-    assert out.embedding.shape == (3, model.readout) == (3, 8)
+    assert out.embedding.shape == (3, model.readout_size) == (3, 8)
 
 
 @pytest.mark.parametrize(

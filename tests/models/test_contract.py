@@ -109,7 +109,7 @@ def test_shapes(model):
     out = model.apply(params, stats, inputs)
     assert out.logits.shape == (N, 2)
     assert out.embedding.shape[0] == N
-    assert model.readout in (0, out.embedding.shape[1])
+    assert model.readout_size in (0, out.embedding.shape[1])
     assert torch.isfinite(out.logits).all()
     if model.name in GRAPH_MODELS:
         assert out.embedding.shape == (N, 2 * model.hidden)

@@ -113,7 +113,9 @@ def source_file(name: str) -> str | None:
     return getattr(module, "__file__", None)
 
 
-def registered(package: str, base: type[Any]) -> Registry[Any]:
+def registered(
+    package: str, base: type[Any], convert: Callable[[Any, str], Any] | None = None
+) -> Registry[Any]:
     """Return all classes that derive from `base`, by their `name`.
 
     A class is registered by its file in the package, or by an entry point of the group that bears
@@ -126,6 +128,9 @@ def registered(package: str, base: type[Any]) -> Registry[Any]:
     base : type
         Base class. Only subclasses that are not abstract and have a ``name`` of their own count.
 
+    convert : callable, optional
+        Called with an imported object and its name; returns the object or a class made of it.
+
     Raises
     ------
     ConfigError
@@ -133,6 +138,8 @@ def registered(package: str, base: type[Any]) -> Registry[Any]:
     """
 
     def adopt(candidate: Any, name: str, where: str) -> Any:
+        if convert is not None:
+            candidate = convert(candidate, name)
         if not (isinstance(candidate, type) and issubclass(candidate, base)):
             what = f"'{name}' is not a subclass of {base.__name__}."
             raise ConfigError(what, where=where, do=REMOVE)

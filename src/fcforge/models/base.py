@@ -44,11 +44,13 @@ class Model(Checked, ABC):
     kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
+    # whether `apply` works under torch.func.vmap and in CUDA graphs; else one lane at a time
+    lifts: ClassVar[bool] = True
     belongs_to: ClassVar[str] = ""  # the only method that has a use for it, if any
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
 
     @property
-    def readout(self) -> int:
+    def readout_size(self) -> int:
         """Length of the readout; 0 where that of a subject never changes."""
         return 0
 

@@ -53,7 +53,7 @@ class BrainNetCNN(Model):
     lr = 1e-4
 
     @property
-    def readout(self) -> int:
+    def readout_size(self) -> int:
         """Return the length of the node-to-graph layer."""
         return self.hidden
 

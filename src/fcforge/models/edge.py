@@ -111,7 +111,7 @@ class MLP(EdgeModel):
     lr = 1e-4
 
     @property
-    def readout(self) -> int:
+    def readout_size(self) -> int:
         """That of the first hidden layer."""
         return self.hidden
 

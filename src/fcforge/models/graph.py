@@ -47,7 +47,7 @@ class GraphModel(Model):
         return graphs.adjacency(fc.abs() if self.edges == "absolute" else fc, self.tau)
 
     @property
-    def readout(self) -> int:
+    def readout_size(self) -> int:
         """Mean and maximum over ROIs."""
         return 2 * self.hidden
 
@@ -72,7 +72,7 @@ class GraphModel(Model):
     def init_head(self, rng: torch.Generator) -> Params:
         """The head as ``torch.nn.Linear`` draws it."""
         return layers.init_head(
-            rng, "head", (self.readout, *HEAD_WIDTHS, self.n_outputs)
+            rng, "head", (self.readout_size, *HEAD_WIDTHS, self.n_outputs)
         )
 
     def classify(self, params: Params, embedding: Tensor, key: Key) -> Tensor:

@@ -41,7 +41,7 @@ class TEM(Model):
     belongs_to = "pdgnn"
 
     @property
-    def readout(self) -> int:
+    def readout_size(self) -> int:
         """That of the hidden layer."""
         return self.hidden
 

@@ -27,6 +27,8 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
     bank : Bank
     training : Training
     """
+    if not learner.model.lifts:
+        return 1
     if bank.device.type != "cuda" or not learner.method.fits:
         return UNBOUNDED
     job = begin_site(learner, job)

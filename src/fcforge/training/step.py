@@ -115,7 +115,7 @@ def lifted_steps(
     inputs = bank.inputs(learner.model)
     n = len(jobs)
     replaying = jobs[0].site.position > 0
-    captured = graphed and bank.device.type == "cuda"
+    captured = graphed and bank.device.type == "cuda" and learner.model.lifts
 
     def begin_one(lane: Lane, key: Tensor) -> tuple[Lane]:
         return (method.begin_epoch(learner.model, lane, inputs, key),)

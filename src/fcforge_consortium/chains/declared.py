@@ -180,7 +180,7 @@ def _synthetic_memory(situation: Situation) -> Declarations:
     sites = situation.sites
     n = sites * method.per_site(sites)
     held_out = sites * method.proxies(sites) if method.sampling == "hcts" else 0
-    memory = empty_memory(n, model.readout, "meta", model.n_outputs)
+    memory = empty_memory(n, model.readout_size, "meta", model.n_outputs)
     declarations = {f"memory.{k}": v for k, v in alike(memory._asdict()).items()}
     declarations |= {
         "held_out.rows": Declared((held_out,), torch.int64),

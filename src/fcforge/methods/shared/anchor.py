@@ -9,6 +9,7 @@ anchor. So the state never grows: two numbers per parameter, whatever the number
 statistics are not parameters and are not protected.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -99,6 +100,24 @@ def move_anchor(lane: Lane, importance: Params) -> Lane:
     return lane.with_state(importance=importance, anchor=anchor)
 
 
+def by_subject(function: Callable[..., Params], model: Model) -> Callable[..., Params]:
+    """Return `function` of (parameters, subject) for all subjects of a batch at once.
+
+    Subjects are taken one by one if the model's `apply` does not work under vmap.
+    """
+    if model.lifts:
+        return torch.func.vmap(function, in_dims=(None, 0))
+
+    def one_by_one(params: Params, inputs: Inputs) -> Params:
+        n = len(next(iter(inputs.values())))
+        rows = [
+            function(params, {k: v[i] for k, v in inputs.items()}) for i in range(n)
+        ]
+        return {k: torch.stack([row[k] for row in rows]) for k in params}
+
+    return one_by_one
+
+
 def margin_gradients(
     model: Model, lane: Lane, inputs: Inputs, weight: Tensor
 ) -> Params:
@@ -126,7 +145,7 @@ def margin_gradients(
         return z[-1] - z[0] if len(z) > 1 else z[0]
 
     derivative = torch.func.jacrev if weight.ndim > 1 else torch.func.grad
-    each = torch.func.vmap(derivative(value), in_dims=(None, 0))
+    each = by_subject(derivative(value), model)
     total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
     for i in range(0, len(weight), CHUNK):
         chunk = {k: v[i : i + CHUNK] for k, v in inputs.items()}

@@ -181,7 +181,7 @@ class SyntheticMemory(Method):
         state: Any = self.State
         return lane._replace(
             state=state(
-                memory=empty_memory(0, model.readout, device, model.n_outputs),
+                memory=empty_memory(0, model.readout_size, device, model.n_outputs),
                 held_out=HeldOut(none, none),
                 choice=self._kept(Choice(none, none, none.float())),
                 hcts=self.hcts.start(device) if self.sampling == "hcts" else ABSENT,
@@ -196,7 +196,7 @@ class SyntheticMemory(Method):
         """Return the geometry of all past sites; the bank shares it between lanes."""
         n_sites = n_learned(lane)
         used = self.chooses and self.sampling == "hcts" and n_sites
-        if model.readout or not used:
+        if model.readout_size or not used:
             return ABSENT
         bank = site.bank
 
@@ -243,7 +243,7 @@ class SyntheticMemory(Method):
             rows=candidates,
             y=y[candidates],
             logits=out.logits,
-            embedding=out.embedding[:, : model.readout],
+            embedding=out.embedding[:, : model.readout_size],
             site=torch.full_like(candidates, n_learned(lane)),
         )
         lane = lane.with_state(memory=self._limited(lane, new))

@@ -1,0 +1,338 @@
+"""Any ``torch.nn.Module`` as a model, also of PyTorch Geometric; it trains one lane at a time."""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from fcforge import graphs
+from fcforge.core.constants import LOG_SCALE, TAU
+from fcforge.core.errors import ConfigError
+from fcforge.core.names import unknown_name
+from fcforge.models.base import Model, Output
+from fcforge.nn.tensors import Inputs, Key, Params
+
+Form = Literal["fc", "log", "dense", "sparse"]
+SUBJECTS = 3  # of the trial that checks a module
+
+
+@dataclass(frozen=True)
+class OneLaneModel(Model):
+    """A model that trains one lane at a time, without vmap and CUDA graphs."""
+
+    name = "torch_module"
+    lifts = False
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class TorchModule(OneLaneModel):
+    """A ``torch.nn.Module`` as a classifier.
+
+    Every method can train it that needs no particular network. Parameters and buffers are handed to
+    ``torch.func.functional_call``, so that the module itself never changes. Before training it is
+    tried on random FC; what cannot work is refused by name.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Its ``forward`` returns logits (n, n_outputs).
+    readout : str
+        Name of the layer whose output is the graph-level readout that FORGE distils, as in
+        ``module.named_modules()``. Without one the logits serve.
+    inputs : {"fc", "log", "dense", "sparse"}
+        Arguments of ``forward``. "fc": FC (n, R, R). "log": its matrix logarithm, scaled to about
+        unit spread. "dense": node features (n, R, R) and weighted adjacency (n, R, R). "sparse":
+        ``x, edge_index, edge_weight, batch`` as PyTorch Geometric has them.
+    tau : float
+        Threshold of an edge.
+    n_rois, n_outputs : int
+        Size of the input and number of logits.
+
+    Notes
+    -----
+    Fresh parameters come from ``reset_parameters`` of every layer, seeded by the run; a parameter
+    of a module without that method starts at its value in `module`.
+
+    Examples
+    --------
+    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 2))
+    >>> TorchModule(net, readout="2", n_rois=8).readout_size
+    16
+    """
+
+    module: nn.Module = field(default_factory=nn.Identity, repr=False)
+    readout: str = ""
+    inputs: Form = "fc"
+    tau: float = TAU
+
+    __eq__ = object.__eq__  # two modules of one size are two models
+    __hash__ = object.__hash__
+
+    def __init__(
+        self,
+        module: nn.Module,
+        readout: str = "",
+        *,
+        inputs: Form = "fc",
+        tau: float = TAU,
+        n_rois: int = 116,
+        n_outputs: int = 2,
+    ) -> None:
+        values = {
+            "module": module,
+            "readout": readout,
+            "inputs": inputs,
+            "tau": tau,
+            "n_rois": n_rois,
+            "n_outputs": n_outputs,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+        object.__setattr__(self, "_size", self._try())
+
+    @property
+    def readout_size(self) -> int:
+        """Return the length of the readout."""
+        return self._size  # type: ignore[attr-defined]
+
+    def init(self, rng: torch.Generator) -> Params:
+        """Draw fresh parameters, seeded by `rng`."""
+        seed = int(torch.randint(2**62, (1,), generator=rng))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            fresh = self._fresh()
+        named = fresh.named_parameters()
+        return {k: v.detach().clone() for k, v in named if v.requires_grad}
+
+    def _fresh(self) -> nn.Module:
+        """Return a copy of the module whose layers are drawn anew."""
+        module = copy.deepcopy(self.module)
+        for layer in module.modules():
+            reset = getattr(layer, "reset_parameters", None)
+            if callable(reset):
+                reset()
+        return module
+
+    def init_stats(self) -> Params:
+        """Return buffers, such as running statistics, and parameters that are not trained."""
+        stats = {k: v.detach().clone() for k, v in self.module.named_buffers()}
+        for name, value in self.module.named_parameters():
+            if not value.requires_grad:
+                stats[name] = value.detach().clone()
+        return stats
+
+    def prepare(self, fc: Tensor) -> Inputs:
+        """Compute the tensors that ``forward`` gets, as far as they do not depend on the batch."""
+        if self.inputs == "fc":
+            return {"fc": fc}
+        if self.inputs == "log":
+            return {"log": graphs.log_matrix(fc) / LOG_SCALE}
+        adjacency = graphs.adjacency(fc, self.tau)
+        return {"features": graphs.node_features(fc), "adjacency": adjacency}
+
+    def apply(
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Key = None,
+    ) -> Output:
+        """Compute logits and readout; dropout is drawn from `key` alone."""
+        captured: list[Tensor] = []
+
+        def capture(layer: nn.Module, args: Any, output: Any) -> None:
+            captured.append(output[0] if isinstance(output, tuple) else output)
+
+        updated = {k: v.clone() for k, v in stats.items()}
+        module = copy.copy(self.module)
+        _set_modes(module, train, key is not None)
+        hook = None
+        if self.readout:
+            layer = module.get_submodule(self.readout)
+            hook = layer.register_forward_hook(capture)
+        try:
+            with torch.random.fork_rng(devices=[], enabled=key is not None):
+                if key is not None:
+                    torch.manual_seed(int(key))
+                logits = torch.func.functional_call(
+                    module, {**params, **updated}, self._arguments(inputs)
+                )
+        finally:
+            if hook is not None:
+                hook.remove()
+        embedding = captured[-1].flatten(1) if captured else logits
+        return Output(logits, embedding, updated)
+
+    def _arguments(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Return the arguments of ``forward``."""
+        if self.inputs != "sparse":
+            return tuple(inputs.values())
+        x, adjacency = inputs["features"], inputs["adjacency"]
+        n, rois, _ = adjacency.shape
+        subject, target, source = adjacency.nonzero(as_tuple=True)
+        edge_index = torch.stack([source, target]) + rois * subject
+        weight = adjacency[subject, target, source]
+        batch = torch.arange(n, device=x.device).repeat_interleave(rois)
+        return x.flatten(0, 1), edge_index, weight, batch
+
+    # -- the trial --------------------------------------------------------------------------------
+    def _try(self) -> int:
+        """Return the length of the readout on random FC; `ConfigError` for what cannot work."""
+        layers = dict(self.module.named_modules())
+        if self.readout and self.readout not in layers:
+            known = [name for name in layers if name]
+            raise unknown_name(
+                "readout layer", self.readout, known, where=self._where()
+            )
+        inputs = self.prepare(_random_fc(self.n_rois))
+        params = self.init(torch.Generator().manual_seed(0))
+        if not params:
+            raise self._fault(
+                "it has no trainable parameters.", "Register layers in __init__."
+            )
+        stats = self.init_stats()
+        leaves = {k: v.requires_grad_() for k, v in params.items()}
+        try:
+            out, again = (self.apply(leaves, stats, inputs) for _ in range(2))
+            alone = self.apply(leaves, stats, {k: v[:1] for k, v in inputs.items()})
+        except Exception as error:
+            problem = f"forward fails on FC of {self.n_rois} ROIs ({type(error).__name__}: {error})."
+            raise self._fault(
+                problem, f"It is called with inputs = '{self.inputs}'."
+            ) from error
+        if tuple(out.logits.shape) != (SUBJECTS, self.n_outputs):
+            shape = tuple(out.logits.shape)
+            wanted = (SUBJECTS, self.n_outputs)
+            raise self._fault(
+                f"forward returns shape {shape} for {SUBJECTS} subjects, not {wanted}.",
+                "Return one row of logits per subject.",
+            )
+        if out.embedding.shape[0] != SUBJECTS:
+            raise self._fault(
+                f"the layer '{self.readout}' returns {out.embedding.shape[0]} rows for "
+                f"{SUBJECTS} subjects.",
+                "Name a layer after the pooling over ROIs.",
+            )
+        if not torch.equal(out.logits, again.logits):
+            raise self._fault(
+                "its output changes from call to call in evaluation mode.",
+                "Create layers in __init__, not in forward, and draw random numbers in training "
+                "only.",
+            )
+        if not torch.allclose(out.logits[:1], alone.logits, atol=1e-3, rtol=1e-3):
+            raise self._fault(
+                "the scores of a subject depend on the other subjects of the batch.",
+                "Do not normalise over the batch in evaluation mode.",
+            )
+        gradients = torch.autograd.grad(
+            out.logits.square().sum(), list(leaves.values()), allow_unused=True
+        )
+        if all(g is None for g in gradients):
+            raise self._fault(
+                "its output depends on no parameter.", "Do not detach activations."
+            )
+        return out.embedding.shape[1]
+
+    def _where(self) -> str:
+        """Return the module's name for error messages."""
+        return f"model '{type(self.module).__name__}'"
+
+    def _fault(self, fault: str, advice: str) -> ConfigError:
+        """Return the error for a module that cannot work."""
+        return ConfigError(fault, where=self._where(), do=advice)
+
+
+def _set_modes(module: nn.Module, train: bool, dropping: bool) -> None:
+    """Set training mode of all layers; dropout layers drop only where there is a key."""
+    for layer in module.modules():
+        is_dropout = isinstance(layer, nn.modules.dropout._DropoutNd)
+        layer.training = train and dropping if is_dropout else train
+
+
+def _random_fc(rois: int) -> Tensor:
+    """Return FC of a few simulated subjects."""
+    rng = torch.Generator().manual_seed(0)
+    series = torch.randn(SUBJECTS, rois, 2 * rois, generator=rng)
+    series = series + torch.randn(SUBJECTS, 1, 2 * rois, generator=rng)
+    return torch.stack([torch.corrcoef(one).reshape(rois, rois) for one in series])
+
+
+def module_class(candidate: Any, name: str) -> Any:
+    """Return a model class for a ``torch.nn.Module`` class that a config names.
+
+    Parameters
+    ----------
+    candidate : object
+        Imported object; whatever is no subclass of ``torch.nn.Module`` is returned as it is.
+    name : str
+        Name in the config, ``"module:object"``.
+    """
+    if not (isinstance(candidate, type) and issubclass(candidate, nn.Module)):
+        return candidate
+    title = name
+
+    @dataclass(frozen=True, init=False, eq=False)
+    class Imported(TorchModule):
+        """A module that a config names; `settings` are passed to its constructor."""
+
+        settings: Mapping[str, Any] = field(default_factory=dict)
+        name = title
+
+        def __init__(
+            self,
+            readout: str = "",
+            *,
+            inputs: Form = "fc",
+            tau: float = TAU,
+            settings: Mapping[str, Any] | None = None,
+            n_rois: int = 116,
+            n_outputs: int = 2,
+        ) -> None:
+            own = dict(settings or {})
+            object.__setattr__(self, "settings", own)
+            module = _built(candidate, own, n_rois, n_outputs)
+            super().__init__(
+                module,
+                readout,
+                inputs=inputs,
+                tau=tau,
+                n_rois=n_rois,
+                n_outputs=n_outputs,
+            )
+
+        def _fresh(self) -> nn.Module:
+            """Return a new module: its constructor draws all parameters."""
+            return _built(candidate, self.settings, self.n_rois, self.n_outputs)
+
+    Imported.__name__ = candidate.__name__
+    Imported.__doc__ = inspect.getdoc(candidate) or f"Module {name} of a config."
+    return Imported
+
+
+def _built(
+    candidate: Callable[..., nn.Module],
+    settings: Mapping[str, Any],
+    n_rois: int,
+    n_outputs: int,
+) -> nn.Module:
+    """Return an instance of a module class.
+
+    Its constructor gets ``n_rois`` and ``n_outputs`` if it takes them, and the `settings`.
+    """
+    given = {"n_rois": n_rois, "n_outputs": n_outputs}
+    taken = inspect.signature(candidate).parameters
+    try:
+        return candidate(**{k: v for k, v in given.items() if k in taken}, **settings)
+    except TypeError as error:
+        raise ConfigError(
+            f"it cannot be built ({error}).",
+            where=f"model '{getattr(candidate, '__name__', candidate)}'",
+            do="Write its arguments in settings = { name = value }; n_rois and n_outputs are given.",
+        ) from error
