@@ -5,10 +5,10 @@ whole numbers are exact, and any order of hospitals and any tree of merges ends 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -57,6 +57,30 @@ class Summand(NamedTuple):
     sites: tuple[str, ...]
     numbers: np.ndarray
     variance: Fraction
+
+
+class Total(NamedTuple):
+    """Sum of contributions: exact whole numbers (m,) of Python, variance of the noise, count."""
+
+    numbers: np.ndarray
+    variance: Fraction
+    contributions: int
+
+    @classmethod
+    def of(cls, given: Sequence[Summand], size: int) -> Self:
+        """Add contributions of `size` numbers each."""
+        numbers = np.zeros(size, dtype=object)
+        for one in given:
+            numbers = numbers + one.numbers
+        return cls(numbers, sum((g.variance for g in given), Fraction()), len(given))
+
+    def without(self, part: "Total") -> "Total":
+        """Return the sum without a part of it."""
+        return Total(
+            self.numbers - part.numbers,
+            self.variance - part.variance,
+            self.contributions - part.contributions,
+        )
 
 
 class ContributionModel(Model):
@@ -164,15 +188,31 @@ class ContributionModel(Model):
         return int(given.numbers[-1]) / vector.COUNT, uncertain
 
     # -- the head ----------------------------------------------------------------------------------
-    def beta(self, without: str = "", own: Any = 0) -> np.ndarray:
-        """Step from the public head; without one hospital or round, or `own` (n, m) of its sum."""
-        used = [given for given in self.given if given.name != without]
-        total = np.zeros(self.size, dtype=object)  # Python's whole numbers: exact
-        for given in used:
-            total = total + given.numbers
-        variance = float(sum(g.variance for g in used))
-        sums = total.astype(np.float64) - own
-        return vector.solve(self.start.space, sums, variance, len(used))
+    @cached_property
+    def total(self) -> Total:
+        """Sum of all contributions and rounds."""
+        return Total.of(self.given, self.size)
+
+    def beta(self, own: Any = 0) -> np.ndarray:
+        """Return the step from the base model; without `own` (n, m) of the sum's numbers."""
+        total = self.total
+        sums = total.numbers.astype(np.float64) - own
+        return self._step(sums, total.variance, total.contributions)
+
+    def beta_without(self, name: str) -> np.ndarray:
+        """Return the step from the base model without one hospital or round."""
+        mine = [given for given in self.given if given.name == name]
+        return self._step_without(mine)
+
+    def _step_without(self, given: Sequence[Summand]) -> np.ndarray:
+        rest = self.total.without(Total.of(given, self.size))
+        sums = rest.numbers.astype(np.float64)
+        return self._step(sums, rest.variance, rest.contributions)
+
+    def _step(
+        self, sums: np.ndarray, variance: Fraction, contributions: int
+    ) -> np.ndarray:
+        return vector.solve(self.start.space, sums, float(variance), contributions)
 
     def odds_without(self, x: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Log odds (n,) of features (n, p), each without `own` (n, m) of the numbers given."""
@@ -226,12 +266,14 @@ class ContributionModel(Model):
             if record.epsilon > epsilon or record.delta > delta:
                 said = f"its people spent epsilon {epsilon:g} and delta {delta:g}"
                 raise ExchangeError(f"says that {said}, less than it costs them.")
-        vector.noise_units(*record.budget)  # raises where there can be no such noise
+        vector.noise_units(
+            *record.budget, self.size
+        )  # raises where there can be no such noise
 
     def check_noise(self, record: NoisyVector) -> None:
         """Raise `ExchangeError` unless numbers, noise, grid and budget fit each other."""
         self.read_numbers(record)
-        wanted = vector.noise_units(*record.budget)
+        wanted = vector.noise_units(*record.budget, self.size)
         stated = math.sqrt(Fraction(record.variance))
         if record.grid != self.grid or abs(stated - wanted) > 1:
             raise ExchangeError(
@@ -246,7 +288,7 @@ class ContributionModel(Model):
         people, uncertain = self.head_count(given)
         noise = math.sqrt(given.variance) * self.grid
         fewest = policy.fewest_people * len(given.sites)
-        most = policy.most_people * len(given.sites)
+        most = self.exchange.root.most_people * len(given.sites)
         room = LUCK * uncertain + 1e-6
         moved = math.hypot(*(given.numbers[:-1] * self.grid))
         reach = (max(people, 0.0) + room) * self.start.space.clip
@@ -316,18 +358,24 @@ class ContributionModel(Model):
         return mean, "the mean of the public people"
 
     def influence(self) -> dict[str, float]:
-        """How far the head moves without each hospital or round.
+        """Return how far the model moves without each hospital or round.
 
-        That is the standard deviation, over the public people, by which log odds change.
+        That is the standard deviation, over the public people, by which scores change, divided by
+        the temperature of the base model: who makes the model's own scores large could hide behind
+        its temperature. Nobody can see inside the sum of a round.
         """
         space = self.start.space
-        found = {}
-        for name in sorted({given.name for given in self.given}):
-            other = vector.stepped_model(space, self.beta(without=name))
+        parts: dict[str, list[Summand]] = {}
+        for given in self.given:
+            parts.setdefault(given.name, []).append(given)
+        moved = {}
+        for name in sorted(parts):
+            other = vector.stepped_model(space, self._step_without(parts[name]))
             step = vector.spread(space, self.head.weight - other.weight)
             level = np.sum((self.head.bias - other.bias) ** 2)
-            found[name] = math.sqrt(space.n_features * step + level) / self.temperature
-        return found
+            size = math.sqrt(space.n_features * step + level)
+            moved[name] = size / space.base.temperature
+        return moved
 
     def outliers(self) -> list[str]:
         r"""Hospitals and rounds whose people seem to be of one mind, beyond noise and chance.

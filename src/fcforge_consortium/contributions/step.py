@@ -73,7 +73,7 @@ def _charged(
 ) -> tuple[LedgerEntry, Spent]:
     """The receipt of these people, and what one of them will have spent at most."""
     policy = model.exchange.root.policy
-    policy.require_people(len(people))
+    policy.require_people(len(people), model.exchange.root.most_people)
     _require_known(model, asked.site, private)
     if duplicates := people.duplicates:
         first, second, alike = duplicates[0]
@@ -84,7 +84,9 @@ def _charged(
         )
     who = people_in(people)
     require_new(model, who, private)
-    vector.noise_units(*budget)  # refuses a budget for which no noise can be drawn
+    vector.noise_units(
+        *budget, model.size
+    )  # refuses a budget for which no noise can be drawn
     spent = private.require_budget(*budget, policy)
     earlier = [r.number for r in private.receipts if r.site == asked.site]
     receipt = LedgerEntry(
@@ -112,7 +114,7 @@ def _given(
     if receipt.round:
         notice, files = rounds.give(model.exchange, receipt, numbers, spent, key)
         return notice, {}, files
-    sigma = vector.noise_units(receipt.epsilon, receipt.delta)
+    sigma = vector.noise_units(receipt.epsilon, receipt.delta, model.size)
     if sigma:
         numbers = numbers + discrete_gaussian(sigma, len(numbers))
     data = save_arrays({rounds.NUMBERS: numbers})

@@ -44,14 +44,20 @@ import numpy as np
 from numpy import ndarray as Array
 
 from fcforge.base_model.calibration import targets
-from fcforge.core.errors import DataError
+from fcforge.core.errors import ConfigError, DataError
 from fcforge_consortium.contributions.space import (
     RESIDUAL,
     UNIT,
     ContributionSpace,
     products,
 )
-from fcforge_consortium.privacy.noise import DELTA, sigma_for
+from fcforge_consortium.privacy.noise import (
+    DELTA,
+    GRID,
+    MOST_SIGMA,
+    grid_cost,
+    sigma_for,
+)
 
 COUNT = 2**18  # units that one subject adds to the last number
 SENSITIVITY = math.sqrt(UNIT**2 + COUNT**2)  # L2 norm of adding or removing one subject
@@ -104,11 +110,33 @@ def rows_of_residuals(space: ContributionSpace, u: Array, residual: Array) -> Ar
     return np.concatenate([cut.astype(np.int64), count], 1)
 
 
-def noise_units(epsilon: float | None, delta: float = DELTA) -> int:
-    """Return the standard deviation of one dose of noise in whole units; 0 if epsilon is None."""
+def noise_units(epsilon: float | None, delta: float = DELTA, size: int = 0) -> int:
+    """Return the standard deviation of one dose of noise in whole units; 0 if epsilon is None.
+
+    Parameters
+    ----------
+    epsilon : float or None
+    delta : float
+    size : int
+        Numbers of the contribution, which decide what the integer grid costs.
+
+    Raises
+    ------
+    ConfigError
+        If the budget asks for more noise than can be drawn.
+    """
     if epsilon is None:
         return 0
-    return math.ceil(sigma_for(epsilon, delta) * SENSITIVITY)
+    units = math.ceil(sigma_for(epsilon, delta) * SENSITIVITY)
+    cost = grid_cost(size, units)
+    if cost > GRID:  # more noise costs less, so that one step is enough
+        units = math.ceil(sigma_for(epsilon, delta, cost) * SENSITIVITY)
+    if units > MOST_SIGMA:
+        raise ConfigError(
+            f"epsilon {epsilon:g} and delta {delta:g} ask for more noise than can be drawn.",
+            do="Choose a larger epsilon; nobody was charged.",
+        )
+    return units
 
 
 def solve(

@@ -5,6 +5,7 @@ counts nor an outgoing file without its line.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -119,6 +120,13 @@ class Journal:
         ExchangeError
             Nothing was added and nothing was written, unless it says otherwise.
         """
+        for final in files:
+            if final.exists():
+                raise ExchangeError(
+                    "exists already: an earlier command that was interrupted has written it.",
+                    where=final,
+                    do="Keep it, and choose another name for a further one. Nobody was charged.",
+                )
         placed = []
         for final in files:
             hidden = f".{final.name[:40]}.{secrets.token_hex(6)}"
@@ -131,11 +139,15 @@ class Journal:
         except ExchangeError:
             _remove(placed)
             raise
+        self._name_files(placed)
+
+    def _name_files(self, placed: Iterable[Placed]) -> None:
+        """Give complete files that were charged their names; `ExchangeError` if one is taken."""
         try:
             _name(placed)
         except OSError as error:
             raise ExchangeError(
-                f"cannot get its name ({error.strerror}).",
+                f"could not get its name ({error.strerror}).",
                 where=error.filename2 or self.path,
                 do=f"It is complete and was charged in {self.path}; mend the folder, and the next "
                 "command that uses that file names it.",
@@ -193,7 +205,7 @@ class Journal:
             self.append(Header(format=self.format))
         for line, following in zip(self.lines, [*self.lines[1:], None], strict=True):
             if isinstance(line, Intent) and isinstance(following, self.pays):
-                _name(line.files)
+                self._name_files(line.files)
             elif isinstance(line, Intent):
                 _remove(line.files)
 
@@ -215,6 +227,9 @@ def _name(placed: Iterable[Placed]) -> None:
     """Give files their names that have none yet."""
     for place in placed:
         hidden, final = place.paths
+        if hidden.exists() and final.exists():
+            taken = "a file of that name exists"
+            raise FileExistsError(errno.EEXIST, taken, str(hidden), None, str(final))
         if hidden.exists():
             os.replace(hidden, final)
 

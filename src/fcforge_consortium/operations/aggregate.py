@@ -30,7 +30,7 @@ def aggregate_files(request: AggregateRequest) -> Aggregated:
     shares = [read_share(path, trust) for path in request.shares]
     model: Any = opened.model
     epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
-    noise = Noise(noise_units(epsilon, delta), model.grid, model.size)
+    noise = Noise(noise_units(epsilon, delta, model.size), model.grid, model.size)
     with RoundList.open(request.rounds or f"{request.key}.rounds") as published:
         kept = aggregate(opened, shares, key, noise, published)
         exchange.require_trusted(kept.exchange.everything, trust)

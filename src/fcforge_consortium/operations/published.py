@@ -47,7 +47,8 @@ BASE_MODELS = {
     ),
     "abide-cc200": Source("abide-871-cc200"),
 }
-POLICY = Policy(exact_allowed=True)
+# a base model for one user: the plan bounds nobody
+POLICY = Policy(exact_allowed=True, most_planned=1_000)
 
 
 def cache_folder() -> Path:

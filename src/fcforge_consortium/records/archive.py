@@ -29,7 +29,8 @@ from fcforge_consortium.records.canonical import canonical, sha256
 from fcforge_consortium.records.kinds import Record, read_record
 
 FORMAT = "fcforge-exchange"
-VERSION = 4
+VERSION = 5
+READ_BY = {4: "0.2"}  # versions of fcforge that read an older format
 MANIFEST = "manifest.json"
 RECORDS = "records.jsonl"
 FOLDER = "payloads/"
@@ -126,6 +127,12 @@ def _check_version(manifest: bytes) -> None:
         version = said["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ExchangeError("has no manifest of an exchange file.") from error
+    if form == FORMAT and version in READ_BY:
+        raise ExchangeError(
+            f"is of {FORMAT} version {version}, which fcforge {READ_BY[version]} reads; this "
+            f"fcforge reads version {VERSION}.",
+            do=f"Read it with fcforge {READ_BY[version]}, or make it again with this one.",
+        )
     if form != FORMAT or version != VERSION:
         raise ExchangeError(
             f"is of format {form!r:.40} version {version!r:.20}; this fcforge reads {FORMAT} "

@@ -296,7 +296,25 @@ def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     for record in records:
         own.setdefault(record.site, []).append(record)
     require_distinct(own)
-    return {site: _line(mine) for site, mine in own.items()}
+    lines = {site: _line(mine) for site, mine in own.items()}
+    _check_one_site_for_each_key(records, lines)
+    return lines
+
+
+def _check_one_site_for_each_key(
+    records: Sequence[Record], lines: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Raise `ExchangeError` if a key signs for two sites; the maker of a root may be another."""
+    makers = {record.site for record in records if record.is_root}
+    whose: dict[str, str] = {}
+    for site in sorted(set(lines) - makers):
+        for key in filter(None, lines[site]):
+            first = whose.setdefault(key, site)
+            if first != site:
+                raise ExchangeError(
+                    f"one key ({key[:16]}) signs for the sites {first!a} and {site!a}.",
+                    do="Each site has a key of its own (`fcforge consortium keys new`); ask both.",
+                )
 
 
 def _line(mine: Sequence[Record]) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ from fcforge_consortium.records.fields import (
 from fcforge_consortium.records.policy import Policy
 from fcforge_consortium.records.signatures import fits
 
-CONTEXT = b"fcforge exchange 4\n"  # a signature for a record is valid for nothing else
+CONTEXT = b"fcforge exchange 5\n"  # a signature for a record is valid for nothing else
 ASK = "Nothing of it was used; ask its author for the record again."
 LONGEST = 4 << 20  # bytes of a record in canonical JSON, of whatever kind
 
@@ -303,6 +303,12 @@ class BaseModelRecord(Record):
     plan: Plan = Plan()
     worth: ExpectedGain | None = None
     policy: Policy
+
+    @property
+    def most_people(self) -> int:
+        """Most people of one contribution, by the policy and by the plan."""
+        per_hospital = -(-self.plan.people // self.plan.hospitals)
+        return min(self.policy.most_people, self.policy.most_planned * per_hospital)
 
     def hopeless(self, epsilon: float | None, keepers: bool) -> str:
         """What to say where nothing is expected of a budget; empty where something may be.

@@ -115,6 +115,8 @@ class Policy(Closed):
         What is learned where it is no diagnosis.
     max_epsilon, max_delta : float
         Largest that one person may spend in all.
+    most_planned : int
+        Largest size of a contribution, as a multiple of the planned people per hospital.
     fewest_people, most_people : int
         Of one release. The most also bounds what one release can do to the model.
     fewest_hospitals : int
@@ -137,6 +139,7 @@ class Policy(Closed):
     max_delta: Annotated[float, Field(ge=0, lt=1)] = 1e-5
     fewest_people: Size = 10
     most_people: Size = 10_000
+    most_planned: Size = 5
     fewest_hospitals: Annotated[int, Field(ge=2, le=10_000)] = 3
     exact_allowed: bool = False
     keepers: Annotated[tuple[Aggregator, ...], Field(max_length=2)] = ()
@@ -239,13 +242,20 @@ class Policy(Closed):
             "data.",
         )
 
-    def require_people(self, n: int) -> None:
-        """Raise `DataError` where a release would be of too few or too many people."""
-        if not self.fewest_people <= n <= self.most_people:
+    def require_people(self, n: int, most: int) -> None:
+        """Raise `DataError` if a contribution would be of too few or too many people.
+
+        Parameters
+        ----------
+        n : int
+        most : int
+            Limit by policy and plan (`BaseModelRecord.most_people`).
+        """
+        if not self.fewest_people <= n <= most:
             raise DataError(
-                f"{n} people cannot be one release: the policy asks for {self.fewest_people} to "
-                f"{self.most_people}.",
-                do="Gather more people, or release them in several parts.",
+                f"{n} people cannot be one contribution: policy and plan allow "
+                f"{self.fewest_people} to {most}.",
+                do="Gather more people, or ask for a base model that is planned for as many.",
             )
 
     def require_budget(self, epsilon: float | None, delta: float) -> None:

@@ -36,6 +36,7 @@ POLICY_WORDS = {
     "max_delta": "largest delta that a person may spend in all",
     "fewest_people": "fewest people of a contribution",
     "most_people": "most people of a contribution",
+    "most_planned": "most people, as a multiple of the plan per hospital",
     "fewest_hospitals": "fewest hospitals of a round",
     "exact_allowed": "exact contributions without noise allowed",
     "keepers": "aggregators",

@@ -54,7 +54,7 @@ def test_any_order_and_any_withdrawal_is_one_head(data):
     without = start().merged(*(given(s).exchange for s in HOSPITALS if s != gone))
     after = found.withdrawn(gone)
     np.testing.assert_array_equal(after.model.beta(), without.model.beta())
-    np.testing.assert_array_equal(after.model.beta(), found.model.beta(without=gone))
+    np.testing.assert_array_equal(after.model.beta(), found.model.beta_without(gone))
 
 
 def test_the_head_is_the_solve_of_the_sum():
@@ -252,6 +252,44 @@ def test_a_copy_under_another_name_is_refused():
         given(SITE).exchange.joined([copied], arrays)
 
 
+@pytest.mark.parametrize("factor", [9_000, 600])
+def test_a_hospital_cannot_claim_more_people_than_planned(factor):
+    """Issue 39: 101 people claimed to be 9,000 and turned the model."""
+    numbers = numbers_of(SITE)
+    claimed = np.append(numbers[:-1], factor * vector.COUNT)
+    with pytest.raises(ExchangeError, match="not of 10 to 300 people"):
+        forged(claimed)
+
+
+def test_influence_is_measured_against_the_base_model():
+    """Issue 39: a poisoned model's own temperature hid who had poisoned it."""
+    poisoned = learned(free(), SITE, mechanism="none").exchange
+    (release,) = poisoned.of(Contribution)
+    numbers = poisoned.arrays(release)["numbers"].copy()
+    numbers[-1] = 300 * vector.COUNT
+    numbers[:-1] = 3 * numbers[-1] // len(numbers) ** 0.5
+    data = save_arrays({"numbers": numbers})
+    forged_release = release.changed(payload=sha256(data))
+    model = free().joined([forged_release], {sha256(data): data})
+    for site in HOSPITALS[1:]:
+        model = model.merged(learned(free(), site, mechanism="none").exchange)
+    moved = model.model.influence()
+    space = model.model.start.space
+    poison = moved.pop(SITE)
+    assert poison > 3 * max(moved.values())
+    assert model.model.temperature > 2 * space.base.temperature  # what hid it
+
+
+def test_influence_without_a_name_is_the_step_of_the_others():
+    model = all_given().model
+    for site in HOSPITALS:
+        others = [given for given in model.given if given.name != site]
+        total = np.sum([g.numbers for g in others], axis=0).astype(float)
+        variance = float(sum(g.variance for g in others))
+        wanted = vector.solve(model.start.space, total, variance, len(others))
+        np.testing.assert_allclose(model.beta_without(site), wanted, rtol=1e-9)
+
+
 # -- influence ---------------------------------------------------------------------------------
 def test_a_hospital_of_one_mind_is_flagged():
     honest = all_given().model
@@ -261,7 +299,8 @@ def test_a_hospital_of_one_mind_is_flagged():
     for site in HOSPITALS:
         exact = exact.merged(learned(free(), site, mechanism="none").exchange)
     assert exact.model.outliers() == []  # sites differ by more than chance
-    loud = numbers_of(SITE) * 30  # 2,000 people, within the policy, all of one mind
+    loud = numbers_of(SITE)
+    loud[-1] = 250 * vector.COUNT  # within policy and plan, all of one mind
     loud[:-1] = 3 * loud[-1] // len(loud) ** 0.5
     others = [given(s).exchange for s in HOSPITALS[1:]]
     found = forged(loud).merged(*others).model

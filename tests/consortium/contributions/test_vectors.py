@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from public_people import people
 
 from fcforge.base_model.calibration import vertices
-from fcforge.core.errors import DataError
+from fcforge.core.errors import ConfigError, DataError
 from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
 from fcforge_consortium.privacy.noise import (
+    GRID,
     ceiling,
     discrete_gaussian,
     epsilon_of,
+    grid_cost,
+    grid_delta,
     sigma_for,
 )
 
@@ -340,3 +343,22 @@ def test_what_is_no_number_never_becomes_a_whole_one(start, odd):
         vector.rows_of_residuals(start, u, np.ones(2))
     with pytest.raises(DataError, match="not finite"):
         vector.rows_of_residuals(start, np.ones_like(u), np.array([0.5, np.nan]))
+
+
+def test_the_grid_costs_what_its_numbers_ask_for():
+    """Issue 39: at 2,000 ROIs and epsilon 8 the constant was too small."""
+    size = 2_001_001
+    usual = vector.noise_units(8.0)
+    assert 52 * size / usual**2 > GRID
+    units = vector.noise_units(8.0, size=size)
+    assert units > usual
+    cost = grid_cost(size, units)
+    assert grid_delta(units / vector.SENSITIVITY, 8.0, cost) <= 1e-6
+    assert vector.noise_units(8.0, size=80_202) == usual
+
+
+def test_a_budget_for_which_no_noise_can_be_drawn_is_refused():
+    """Issue 39: epsilon 0.001 was charged though no aggregator can draw that noise."""
+    with pytest.raises(ConfigError, match="more noise than can be drawn"):
+        vector.noise_units(0.001)
+    assert vector.noise_units(0.01) > 0

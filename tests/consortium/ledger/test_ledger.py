@@ -225,6 +225,33 @@ def test_the_next_command_finishes_it(tmp_path, monkeypatch):
         assert out.exists()
 
 
+def test_a_contribution_is_not_overwritten_by_the_same_command(tmp_path, monkeypatch):
+    """Issue 39: killed between charge and rename, the command is repeated with the same name."""
+    place, out = tmp_path / "fcforge.private", tmp_path / "nyu.exchange"
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_name", lambda placed: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            give(place, [out], receipt())
+    with pytest.raises(ExchangeError, match="exists already") as told:
+        give(place, [out], receipt(number=2))
+    assert told.value.where == str(out)
+    assert agreement(place, [out])
+    assert len(Ledger.read(place).receipts) == 1
+
+
+def test_a_file_that_took_the_name_meanwhile_is_kept(tmp_path, monkeypatch):
+    place, out = tmp_path / "fcforge.private", tmp_path / "nyu.exchange"
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_name", lambda placed: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            give(place, [out], receipt())
+    out.write_bytes(b"another")
+    with pytest.raises(ExchangeError, match="name exists") as told, Ledger.open(place):
+        pass
+    assert "was charged" in told.value.do
+    assert out.read_bytes() == b"another"
+
+
 # -- the budget ----------------------------------------------------------------------------------
 def test_the_budget_is_the_sum_of_all_entries_whoever_took_part(place):
     with Ledger.open(place) as private:

@@ -114,7 +114,7 @@ def test_what_somebody_put_into_the_cache_is_not_believed(bucket, monkeypatch):
     assert told.code == 2
     assert "not those of 'abide-aal'" in " ".join(told.err.split())
     place = folder / "abide-aal.fcx"
-    save(start(exact_allowed=True), place)
+    save(start(exact_allowed=True, most_planned=1_000), place)
     with pytest.raises(DataError, match=r"abide-aal\.fcx.*not those of 'abide-aal'"):
         published_base_model("abide-aal")
     place.unlink()
@@ -124,7 +124,7 @@ def test_what_somebody_put_into_the_cache_is_not_believed(bucket, monkeypatch):
     with pytest.raises(DataError, match="with the policy of"):
         published_base_model("abide-aal")
     place.unlink()
-    save(start(exact_allowed=True), place)
+    save(start(exact_allowed=True, most_planned=1_000), place)
     told = []
     published_base_model("abide-aal", told.append)
     assert "bit by bit" in told[0]
@@ -142,7 +142,7 @@ def test_without_a_published_hash_the_ids_are_compared_and_it_is_told(
     """A start of ten ROIs and made-up people was taken for abide-cc200, without a word."""
     folder = published.cache_folder()
     folder.mkdir()
-    mine = start(exact_allowed=True)
+    mine = start(exact_allowed=True, most_planned=1_000)
     save(mine, folder / "abide-cc200.fcx")
     data_file(folder).rename(folder / "abide-871-cc200.npz")
     for use in (published_base_model, published.published_people):

@@ -100,11 +100,18 @@ def test_older_files_are_refused_by_name(form):
 
 
 @pytest.mark.parametrize(
-    "said", [{"format": archive.FORMAT, "version": 5}, {"format": "x", "version": 4}]
+    "said", [{"format": archive.FORMAT, "version": 6}, {"format": "x", "version": 5}]
 )
 def test_other_versions_are_refused(said):
     with pytest.raises(ExchangeError, match=str(said["version"])):
         archive.unpack(zipped({"manifest.json": json.dumps(said)}))
+
+
+def test_the_format_before_names_the_version_that_reads_it():
+    said = {"format": archive.FORMAT, "version": 4}
+    with pytest.raises(ExchangeError, match=r"fcforge 0\.2 reads") as told:
+        archive.unpack(zipped({"manifest.json": json.dumps(said)}))
+    assert "fcforge 0.2" in told.value.do
 
 
 @pytest.mark.parametrize("said", [b"", b"[]", b"{}", b"[" * 10**5, b'{"format":1}'])

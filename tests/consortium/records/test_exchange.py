@@ -488,3 +488,10 @@ def test_kinds_that_the_root_does_not_know_are_refused():
     step = record(records.Step, "UM", 1, (START.id,), payload=made.payload)
     with pytest.raises(ExchangeError, match="no place around a start"):
         ROOT.joined([step], arrays)
+
+
+def test_one_key_signs_for_one_site():
+    """Issue 39: one key signed for two sites."""
+    with pytest.raises(ExchangeError, match="signs for the sites 'NYU' and 'UM'"):
+        joined(release("NYU", signer="NYU"), release("UM", signer="NYU"))
+    joined(release("NYU", signer="NYU"), release("UM", signer="UM"))

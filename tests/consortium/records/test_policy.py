@@ -251,10 +251,10 @@ def test_another_disorder_is_refused_by_name(theirs):
 
 
 def test_people_and_budgets_have_bounds():
-    POLICY.require_people(10)
-    for n in (9, 10_001):
+    POLICY.require_people(10, 300)
+    for n in (9, 301):
         with pytest.raises(DataError, match=f"{n} people"):
-            POLICY.require_people(n)
+            POLICY.require_people(n, 300)
     POLICY.require_budget(8.0, 1e-5)
     for epsilon, delta in ((8.1, 1e-6), (1.0, 0.99), (None, 0.0)):
         with pytest.raises(ConfigError):
