@@ -186,7 +186,12 @@ CLASS_SETTINGS = ("lr", "features", "presets")  # of a class, not of its fields
 
 def settings_classes() -> dict[str, type[Any]]:
     """All classes whose defaults decide numbers, by a name for the pins."""
-    found = {f"{k} {n}": REGISTRIES[k][n] for k, n in REGISTERED}
+    found = {}
+    for kind, name in REGISTERED:
+        cls = REGISTRIES[kind][name]
+        found[f"{kind} {name}"] = cls
+        for variant, chosen in getattr(cls, "variants", {}).items():
+            found[f"{kind} {name} {variant}"] = chosen
     for name, cls in list(found.items()):
         for variant, other in getattr(cls, "variants", {}).items():
             if other is not cls:
