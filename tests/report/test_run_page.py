@@ -66,7 +66,7 @@ def test_page_says_what_was_run_and_what_is_missing(html):
         "A title",
         "12 of 300 runs are missing",
         "majority class",
-        "stuck/gcn calls everybody the same",
+        "stuck/gcn predicts a single class",
         "24 orders",
         "60 epochs per site",
         "@article{chen2026forge",

@@ -22,8 +22,8 @@ def test_findings_name_what_is_wrong():
     assert "only 1 seed" in texts(fake_learner("good", seeds=(0,), skill=1.5))
     assert "28 of 100 runs are missing" in texts(good, expected=100)
     stuck = fake_learner("stuck", constant=True)
-    assert "stuck: calls everybody the same in 720 of 720" in texts([*good, *stuck])
-    assert "good: calls" not in texts([*good, *stuck])
+    assert "stuck: predicts a single class in 720 of 720" in texts([*good, *stuck])
+    assert "good: predicts a single" not in texts([*good, *stuck])
     leaky = fake_learner("leaky", skill=1.5, leaks=Leaks(select_on_test=True))
     assert "leaky: was run with test data leaking in: select_on_test" in texts(
         [*good, *leaky]
@@ -54,5 +54,5 @@ def test_worse_than_majority_is_said():
 
 def test_a_finding_is_one_line():
     found = run_warnings(fake_learner("x", seeds=(0,), constant=True))
-    assert str(found[0]).startswith("serious: x calls everybody the same")
+    assert str(found[0]).startswith("serious: x predicts a single class")
     assert str(found[1]).startswith("caution: only 1 seed")

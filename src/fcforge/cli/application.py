@@ -33,7 +33,7 @@ def _root(
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Entry point: deliberate errors become one line and exit code 2."""
+    """Run the command line; deliberate errors become one line and exit code 2."""
     try:
         return app(args=argv, standalone_mode=True)
     except FCForgeError as error:

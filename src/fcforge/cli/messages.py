@@ -26,7 +26,7 @@ def say(text: str = "", style: str = "") -> None:
 
 
 def at_work(what: str) -> "Status":
-    """Shows on a terminal that something is at work, while it is entered."""
+    """Return a context manager that shows a spinner on a terminal."""
     from rich.console import Console
 
     return Console(stderr=True).status(what)

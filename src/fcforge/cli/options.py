@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # -- options ---------------------------------------------------------------------------------------
 def run_folder(given: Path) -> Path:
-    """A run folder as it is; of a config the folder that `fcforge run` writes."""
+    """Return A run folder as it is; of a config the folder that `fcforge run` writes."""
     return Path("runs", given.stem) if given.suffix == ".toml" else given
 
 
@@ -48,7 +48,7 @@ AsJson = Annotated[bool, Option("--json", help=JSON)]
 
 # -- requests --------------------------------------------------------------------------------------
 def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
-    """A command with the fields of a request (`fcforge_consortium.options`) as arguments and options.
+    """Turn a function of a request into a command with the request's fields as options.
 
     The decorated function is called with the request, by which its one parameter is annotated;
     what it returns is the exit code.
@@ -67,7 +67,7 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
 
 
 def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
-    """A field as typer understands it: an argument where it has a metavar, else an option."""
+    """Return A field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = dict(one.metadata)
     metadata.pop("only", None)
     names = []

@@ -68,19 +68,19 @@ class ScoredModel(Protocol):
         """Which edges (m, E) the model sees, where it has a threshold."""
 
     def score(self, fc: Array) -> Array:
-        """Log odds (n,) of scans (n, R, R)."""
+        """Return log odds (n,) of scans (n, R, R)."""
 
     def slopes(self, z: Array) -> Array:
-        """Gradients (m, E) at Fisher-z edges (m, E)."""
+        """Return gradients (m, E) at Fisher-z edges (m, E)."""
 
 
 def slope_at(model: ScoredModel, fc: Array) -> Array:
-    """Gradient (E,) by each Fisher-z edge at one scan (R, R): a linear model's weights."""
+    """Return the gradient (E,) by each Fisher-z edge at one scan (R, R): a linear model's weights."""
     return model.slopes(fisher_z(fc[None]))[0]
 
 
 def attribute(model: ScoredModel, fc: Array, reference: Array) -> Attribution:
-    """Contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
+    """Return contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
     begin = fisher_z(reference[None])[0]
     way = fisher_z(fc) - begin
     slope = np.zeros_like(way)
@@ -99,7 +99,7 @@ def attribute(model: ScoredModel, fc: Array, reference: Array) -> Attribution:
 def _with_jumps(
     model: ScoredModel, seen: Callable[[Array], Array], begin: Array, way: Array
 ) -> tuple[Array, Array]:
-    """Mean gradient (E,), and what edges add (E,) by crossing the threshold."""
+    """Return the mean gradient (E,), and what edges add (E,) by crossing the threshold."""
     share = np.linspace(0, 1, model.steps + 1)[:, None]
     points = begin + share * way
     slopes = model.slopes((points[1:] + points[:-1]) / 2)
@@ -136,11 +136,11 @@ class LogHead:
     shrink: float
 
     def score(self, fc: Array) -> Array:
-        """Log odds (n,) of scans (n, R, R)."""
+        """Return log odds (n,) of scans (n, R, R)."""
         return log_features(fc, self.shrink) @ self.weight + self.bias
 
     def slopes(self, z: Array) -> Array:
-        """Gradients (m, E) at Fisher-z edges (m, E)."""
+        """Return gradients (m, E) at Fisher-z edges (m, E)."""
         r = np.tanh(z)
         fc = fc_from_upper(r)
         shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(fc.shape[-1])
@@ -153,14 +153,14 @@ class LogHead:
         return 2 * (1 - self.shrink) * upper_from_fc(gradient) * (1 - r**2)
 
     def _weights(self, n_rois: int) -> Array:
-        """The weights as a symmetric matrix: its product with the logarithm is the score."""
+        """Return the weights as a symmetric matrix: its product with the logarithm is the score."""
         n_edges = n_rois * (n_rois - 1) // 2
         found = fc_from_upper(self.weight[None, :n_edges] / 2, 0.0)[0]
         return (found + np.diag(self.weight[n_edges:] / 2**0.5)) / LOG_SCALE
 
 
 def _log_slopes(value: Array) -> Array:
-    """Divided differences (n, R, R) of the logarithm at eigenvalues (n, R), all positive."""
+    """Return divided differences (n, R, R) of the logarithm at eigenvalues (n, R), all positive."""
     log = np.log(value)
     apart = value[..., :, None] - value[..., None, :]
     same = np.abs(apart) < SAME

@@ -16,7 +16,7 @@ from fcforge.experiments.store import Store
 
 
 def calibration_tables(results: RunResults) -> list[Study]:
-    """Brier score and calibration error by site; calibration and decision curve of everybody.
+    """Return Brier score and calibration error by site; calibration and decision curve of everybody.
 
     A site's test part is small, and the ECE of a perfectly calibrated score is above zero there:
     compare learners at one site, not sites of different size.
@@ -38,6 +38,6 @@ def calibration_tables(results: RunResults) -> list[Study]:
 
 
 def calibration_of(folder: Path) -> list[Study]:
-    """How well a run folder's scores are calibrated, and what acting on them is worth."""
+    """Return calibration and decision curves of a run folder's scores."""
     results, _ = collect(Store(folder))
     return calibration_tables(results)

@@ -49,7 +49,7 @@ class Comparison:
 
 
 def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    r"""Comparisons of one table with Holm's (1979) p-values.
+    r"""Return comparisons of one table with Holm's (1979) p-values.
 
     The k-th smallest of m becomes :math:`\max_{j\le k} \min(1, (m - j + 1)\,p_{(j)})`: the chance
     of one or more false findings in the table stays below the level.
@@ -88,7 +88,7 @@ def _pairs(a: RunResults, b: RunResults) -> tuple[list[RunResult], list[RunResul
 def compare(
     results_a: RunResults, results_b: RunResults, **settings: Any
 ) -> Comparison:
-    """Difference A - B over the orders and seeds both have, with interval and p-value.
+    """Return difference A - B over the orders and seeds both have, with interval and p-value.
 
     The p-value is that of a permutation test whose unit is the **subject**, not the run: orders
     and seeds of one experiment share subjects and trainings, so flipping the sign of each run's
@@ -126,7 +126,7 @@ class _Drawn(NamedTuple):
 
 
 def _comparison(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Comparison:
-    """From differences (n_pairs,), their mean's draws and permutations, both (n_draws,)."""
+    """Return the comparison of differences (n_pairs,) with draws and permutations (n_draws,)."""
     difference = points.mean()
     low, high = resampling.interval(difference, draws)
     # Rounding must not make an exactly equal permutation look smaller.
@@ -159,7 +159,7 @@ class Comparer:
     _known: dict[tuple[int, ...], _Drawn] = field(default_factory=dict)
 
     def compare(self, results_a: RunResults, results_b: RunResults) -> Comparison:
-        """Difference A - B, see `compare`."""
+        """Return difference A - B, see `compare`."""
         left, right = _pairs(results_a, results_b)
         place = {id(x): k for k, x in enumerate(left)}
         points = np.empty(len(left))
@@ -189,7 +189,7 @@ class Comparer:
         return self._known[key]
 
     def _swapped(self, a: Runs, b: Runs) -> Callable[[str, np.ndarray], np.ndarray]:
-        """Cells of A and of B after each permutation's exchanges, (m, 2, n_draws)."""
+        """Return cells of A and of B after each permutation's exchanges, (m, 2, n_draws)."""
         metric = metric_named(self.metric)
         ids = a.runs[0].subject_ids
 

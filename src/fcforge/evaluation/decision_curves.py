@@ -15,7 +15,7 @@ BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def observed_share(low: float, high: float) -> Metric:
-    """Share of patients among those whose P(patient) is in (low, high]; 0 is in the first bin."""
+    """Return the share of patients among those whose P(patient) is in (low, high]; 0 is in the first bin."""
 
     def features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
         inside = ((p > low) | (low == 0.0)) & (p <= high)
@@ -27,7 +27,7 @@ def observed_share(low: float, high: float) -> Metric:
 
 
 def net_benefit(threshold: float) -> Metric:
-    r"""Net benefit of treating whoever has P(patient) above a threshold t.
+    r"""Return net benefit of treating whoever has P(patient) above a threshold t.
 
     .. math:: \frac{TP}{n} - \frac{FP}{n} \cdot \frac{t}{1 - t}
 
@@ -50,7 +50,7 @@ def net_benefit(threshold: float) -> Metric:
 
 
 def calibration_curve(results: RunResults) -> dict[str, Estimate]:
-    """Share of patients among people by what they were given: well calibrated, it is in the bin."""
+    """Return the share of patients in bins of P(patient); well calibrated, it lies in the bin."""
     return {
         f"{low:g} to {high:g}": pooled_estimate(results, observed_share(low, high))
         for low, high in pairwise(BINS)
@@ -58,12 +58,12 @@ def calibration_curve(results: RunResults) -> dict[str, Estimate]:
 
 
 def decision_curve(results: RunResults) -> dict[str, Estimate]:
-    """Net benefit at some thresholds."""
+    """Return net benefit at some thresholds."""
     return {f"at {t:g}": pooled_estimate(results, net_benefit(t)) for t in THRESHOLDS}
 
 
 def treat_everybody(results: RunResults) -> list[RunResult]:
-    """The same runs with everybody called a patient: the curve that a score has to beat."""
+    """Return the runs with everybody called a patient: the curve that a score has to beat."""
     found = []
     for result in results:
         ones = {site: np.ones_like(p) for site, p in result.scores.items()}

@@ -40,7 +40,7 @@ class EdgeStability:
 
     @classmethod
     def of(cls, weights: Array) -> "EdgeStability":
-        """Of the weights (k, E) of k trainings, at least two."""
+        """Measure the agreement of the weights (k, E) of at least two trainings."""
         if len(weights) < 2:
             raise DataError(
                 "stability needs at least two trainings.", do="Use more seeds."

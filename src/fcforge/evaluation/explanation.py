@@ -115,16 +115,16 @@ class Explanation:
         return np.abs(shown).mean(0)
 
     def matrix(self, scan: int = 0, values: Array | None = None) -> Array:
-        """Contributions of one scan (or any values (E,)) as a symmetric matrix (R, R)."""
+        """Return contributions of one scan (or any values (E,)) as a symmetric matrix (R, R)."""
         edges = self.contribution[scan] if values is None else values
         return fc_from_upper(edges[None], 0.0)[0]
 
     def rois(self, scan: int = 0) -> Array:
-        """What each ROI added, (R,): half of each of its edges, so that the sum is the same."""
+        """Return the contribution of each ROI (R,): half of each of its edges."""
         return self.matrix(scan).sum(1) / 2
 
     def networks(self, scan: int = 0) -> pd.DataFrame:
-        """What the edges within and between networks added; the upper triangle sums to all.
+        """Return the contributions within and between networks; the upper triangle sums to all.
 
         One row and column per network (or lobe) of the atlas.
         """
@@ -137,7 +137,7 @@ class Explanation:
         return pd.DataFrame(total, index=names, columns=names)
 
     def edges(self, scan: int = 0, n: int | None = None) -> pd.DataFrame:
-        """The `n` edges (all, unless given) that moved one scan's score most, by number."""
+        """Return the `n` edges (all, unless given) that moved one scan's score most, by number."""
         found = self.contribution[scan]
         order = np.argsort(-np.abs(found), kind="stable")[:n]
         first, second = np.triu_indices(self.atlas.n_rois, 1)
@@ -160,12 +160,12 @@ class Explanation:
 
 
 def networks_of(atlas: Atlas) -> tuple[str, ...]:
-    """Networks in the order of their first ROI; none where the atlas does not know them."""
+    """Return networks in the order of their first ROI; none where the atlas does not know them."""
     return tuple(dict.fromkeys(atlas.systems)) if any(atlas.systems) else ()
 
 
 def by_network(atlas: Atlas, matrix: Array) -> Array:
-    """Sums (S, S) of a matrix (R, R) over the ROIs of each pair of networks."""
+    """Return sums (S, S) of a matrix (R, R) over the ROIs of each pair of networks."""
     names = networks_of(atlas)
     member = np.array(
         [[s == name for s in atlas.systems] for name in names], dtype=float
@@ -260,7 +260,7 @@ def explain_model(
 def atlas_for(
     n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = None
 ) -> Atlas:
-    """The atlas a model's ROIs are shown on: the one given, AAL by its names, or names alone.
+    """Return the atlas a model's ROIs are shown on: the one given, AAL by its names, or names alone.
 
     116 ROIs without names may be any atlas. A given atlas must have the model's ROIs.
     """

@@ -31,7 +31,7 @@ from fcforge.evaluation.metrics import (
 
 
 def _column_mean(x: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Mean over the last axis of the entries whose column is `known`; NaN where none is."""
+    """Return the mean over the last axis of the entries whose column is `known`; NaN where none is."""
     total = np.where(known, x, 0.0).sum(-1)
     count = np.broadcast_to(known, x.shape).sum(-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -42,18 +42,18 @@ def _known(a: np.ndarray) -> np.ndarray:
 
 
 def acc(a: np.ndarray) -> np.ndarray:
-    r"""Final mean: :math:`\frac1T \sum_i a_{T,i}`."""
+    r"""Return the final mean: :math:`\frac1T \sum_i a_{T,i}`."""
     return _column_mean(a[..., -1, :], _known(a))
 
 
 def accuracy_curve(a: np.ndarray) -> np.ndarray:
-    r"""Mean over sites learned so far: :math:`A_t = \frac1t \sum_{i\le t} a_{t,i}`. (..., T)."""
+    r"""Return the mean over sites learned so far: :math:`A_t = \frac1t \sum_{i\le t} a_{t,i}`. (..., T)."""
     lower = np.tri(a.shape[-1], dtype=bool)
     return _column_mean(a, lower & _known(a)[..., None, :])
 
 
 def aaa(a: np.ndarray) -> np.ndarray:
-    r"""Average accuracy along the way: :math:`\frac1T \sum_t A_t`."""
+    r"""Return the average accuracy along the way: :math:`\frac1T \sum_t A_t`."""
     n = a.shape[-1]
     if not np.isnan(a).any():  # the usual case as one product
         stage = np.arange(1, n + 1)[:, None]
@@ -66,7 +66,7 @@ def aaa(a: np.ndarray) -> np.ndarray:
 
 
 def for_literal(a: np.ndarray) -> np.ndarray:
-    r"""FOR as the paper writes it, with the zero-shot values its last term needs.
+    r"""Return FOR as the paper writes it, with the zero-shot values its last term needs.
 
     :math:`\frac1T \sum_{i=1}^T (\max_{t<T} a_{t,i} - a_{T,i})`. The term i = T compares models
     that never saw site T with the one that did, so it is usually negative.
@@ -79,19 +79,19 @@ def for_literal(a: np.ndarray) -> np.ndarray:
 
 
 def _drops(a: np.ndarray) -> np.ndarray:
-    """Best value from learning a site to the last but one stage, minus the final. (..., T-1)."""
+    """Return the best value from learning a site to the last but one stage, minus the final. (..., T-1)."""
     return _learned(a).max(-2, initial=-np.inf) - a[..., -1, :-1]
 
 
 def _learned(a: np.ndarray) -> np.ndarray:
-    """Values at sites learned so far, before the last stage, else -inf. (..., T-1, T-1)."""
+    """Return values at sites learned so far, before the last stage, else -inf. (..., T-1, T-1)."""
     before = a[..., :-1, :-1]
     lower = np.tri(before.shape[-1], dtype=bool)
     return np.where(lower, before, -np.inf)
 
 
 def for_triangular(a: np.ndarray) -> np.ndarray:
-    r"""FOR on the lower triangle alone (term i = T is 0): :math:`\frac{T-1}{T}` FM."""
+    r"""Return FOR on the lower triangle alone (term i = T is 0): :math:`\frac{T-1}{T}` FM."""
     if a.shape[-1] < 2:
         return np.full(a.shape[:-2], np.nan)
     last = np.zeros((*a.shape[:-2], 1))
@@ -100,12 +100,12 @@ def for_triangular(a: np.ndarray) -> np.ndarray:
 
 
 def fm(a: np.ndarray) -> np.ndarray:
-    r"""Forgetting: :math:`\frac1{T-1}\sum_{i<T} (\max_{i\le l<T} a_{l,i} - a_{T,i})`."""
+    r"""Return forgetting: :math:`\frac1{T-1}\sum_{i<T} (\max_{i\le l<T} a_{l,i} - a_{T,i})`."""
     return _column_mean(_drops(a), _known(a)[..., :-1])
 
 
 def fm_split(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    r"""FM whose best stage is chosen on `a` and measured on `b`, accuracies of other subjects.
+    r"""Return FM whose best stage is chosen on `a` and measured on `b`, accuracies of other subjects.
 
     :math:`\frac1{T-1}\sum_{i<T} (b_{l_i,i} - b_{T,i})` with :math:`l_i = \arg\max_{i\le l<T}
     a_{l,i}` (the first of equals). FM takes the maximum of noisy numbers: a learner that neither
@@ -121,7 +121,7 @@ def fm_split(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def forgetting_curve(a: np.ndarray) -> np.ndarray:
-    """FM after every stage, as if the order ended there; NaN at the first. (..., T)."""
+    """Return FM after every stage, as if the order ended there; NaN at the first. (..., T)."""
     n = a.shape[-1]
     first = np.full((*a.shape[:-2], 1), np.nan)
     learned = np.tri(n, dtype=bool)[:-1]
@@ -133,14 +133,14 @@ def forgetting_curve(a: np.ndarray) -> np.ndarray:
 
 
 def bwt(a: np.ndarray) -> np.ndarray:
-    r"""Backward transfer: :math:`\frac1{T-1}\sum_{i<T} (a_{T,i} - a_{i,i})`."""
+    r"""Return the backward transfer: :math:`\frac1{T-1}\sum_{i<T} (a_{T,i} - a_{i,i})`."""
     when_learned = np.diagonal(a, axis1=-2, axis2=-1)
     change = a[..., -1, :] - when_learned
     return _column_mean(change[..., :-1], _known(a)[..., :-1])
 
 
 def fwt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    r"""Forward transfer: :math:`\frac1{T-1}\sum_{i\ge 2} (a_{i-1,i} - b_i)`.
+    r"""Return the forward transfer: :math:`\frac1{T-1}\sum_{i\ge 2} (a_{i-1,i} - b_i)`.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def fwt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def intransigence(a: np.ndarray, a_star: np.ndarray) -> np.ndarray:
-    r"""Cost of learning in turn, when learning: :math:`\frac1T\sum_k (a^*_k - a_{k,k})`.
+    r"""Return the cost of learning in turn, when learning: :math:`\frac1T\sum_k (a^*_k - a_{k,k})`.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ _LEVELS = ("acc", "aaa")  # they keep their unit
 def summaries_of(
     full: np.ndarray, metric: str = "accuracy", names: tuple[str, ...] = SUMMARIES
 ) -> dict[str, np.ndarray]:
-    """Summaries of matrices that carry the baseline as their row 0.
+    """Return summaries of matrices that carry the baseline as their row 0.
 
     Where lower is better (Brier, ECE, MAE), forgetting, FOR, BWT and FWT are computed on ``-a``:
     positive forgetting still means "got worse" and positive transfer "got better".
@@ -229,7 +229,7 @@ class Runs:
 
     @classmethod
     def of(cls, runs: Sequence[RunResult]) -> "Runs":
-        """Runs with equal sites, equal test subjects and orders of one length."""
+        """Return runs with equal sites, equal test subjects and orders of one length."""
         scores = {}
         place = {}
         for site in runs[0].sites:
@@ -245,7 +245,7 @@ class Runs:
         return cls(list(runs), scores, place)
 
     def beside(self, other: "Runs") -> "Runs":
-        """These runs with a partner each: `scores` (m, 2) says which of ours, which of theirs."""
+        """Return the runs paired with others; `scores` (m, 2) holds the places in both."""
         scores = {}
         place = {}
         for site, theirs in other.scores.items():
@@ -257,7 +257,7 @@ class Runs:
         return Runs(self.runs, scores, place)
 
     def features(self, site: str, metric: Metric) -> np.ndarray:
-        """`features_of` the site's scores, computed once. (k, m, n_test)."""
+        """Return `features_of` the site's scores, computed once. (k, m, n_test)."""
         key = site, metric.features
         first = self.runs[0]
         if first.kind not in metric.kinds:
@@ -286,7 +286,7 @@ class Runs:
         return self.stack(cells)
 
     def stack(self, cells: Callable[[str, np.ndarray], np.ndarray]) -> np.ndarray:
-        """Cells of all runs, columns in each run's order of arrival.
+        """Return cells of all runs, columns in each run's order of arrival.
 
         Parameters
         ----------
@@ -312,12 +312,12 @@ class Runs:
 
 
 def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
-    """Full matrix ``a[t, i]``, columns in order of arrival, zero-shot cells included. (T, T)."""
+    """Return the full matrix ``a[t, i]``, columns in order of arrival, zero-shot cells included. (T, T)."""
     return Runs.of([result]).values(metric)[0, 1:]
 
 
 def summary(result: RunResult, metric: str = "accuracy") -> dict[str, float]:
-    """Every continual-learning summary of one run.
+    """Return every continual-learning summary of one run.
 
     Parameters
     ----------
@@ -330,12 +330,12 @@ def summary(result: RunResult, metric: str = "accuracy") -> dict[str, float]:
 
 
 def finite(result: RunResult) -> bool:
-    """False when any score is NaN or infinite: the run diverged."""
+    """Return False when any score is NaN or infinite: the run diverged."""
     return all(bool(np.isfinite(s).all()) for s in result.scores.values())
 
 
 def constant_predictor(result: RunResult) -> np.ndarray:
-    """Cells in which every subject gets one class although several are present.
+    """Return cells in which every subject gets one class although several are present.
 
     Returns
     -------

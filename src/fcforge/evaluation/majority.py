@@ -55,7 +55,7 @@ WORDS: dict[Kind, Wording] = {
 
 
 def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
-    """What the commonest class of the sites learned so far would score on the same splits.
+    """Return the result of predicting the commonest class of the sites learned so far.
 
     P(patient) of everybody is the share of patients in the training parts seen so far, each
     site weighted by its number of test subjects (proportional to its training subjects, as all
@@ -91,7 +91,7 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
 
 
 def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
-    """`results` and, unless a majority learner is among them, the majority reference.
+    """Return `results` with the majority reference, unless a majority learner is among them.
 
     It is computed once for every (dataset, seed, order) that was run. With `own` the commonest
     class of each site by itself is added too.
@@ -114,5 +114,5 @@ def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
 
 
 def is_majority(result: RunResult) -> bool:
-    """Whether a run is a majority reference."""
+    """Return whether a run is a majority reference."""
     return result.spec.learner.method.name == "majority"

@@ -50,7 +50,7 @@ class Metric:
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks along the last axis, ties averaged.
+    """Return ranks along the last axis, ties averaged.
 
     As ``scipy.stats.rankdata``, whose import alone takes most of a second of every command.
 
@@ -70,7 +70,7 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """DeLong's placements: AUROC as a mean over patients plus a mean over controls.
+    """Return DeLong's placements: AUROC as a mean over patients plus a mean over controls.
 
     ``V10_i`` is the share of controls scored below patient i, ``V01_j`` the share of patients
     scored above control j (ties count half); both average to the AUROC A. With features
@@ -98,14 +98,14 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def predicted_and_true(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Class (..., n) that scores name, and the one (n,) that is true."""
+    """Return the predicted class (..., n) and the true one (n,)."""
     if y.ndim == 2:
         return p.argmax(-1), y.argmax(-1)
     return (p > THRESHOLD).astype(int), y
 
 
 def _confusion(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Members of each class that are called so, then those that are not; controls first."""
+    """Return the correctly predicted members of each class, then the others; controls first."""
     said, own = predicted_and_true(p, y)
     n_classes = y.shape[1] if y.ndim == 2 else 2
     members = [own == k for k in range(n_classes)]
@@ -140,7 +140,7 @@ def _accuracy(s: np.ndarray) -> np.ndarray:
 
 
 def _recalls(s: np.ndarray) -> np.ndarray:
-    """Share of each class that is called so: specificity, sensitivity, further ones."""
+    """Return the recall of each class: specificity, sensitivity, further ones."""
     right, wrong = np.split(s, 2)
     return right / (right + wrong)
 
@@ -224,12 +224,12 @@ people of all sites do; under bootstrap weights `spearman` keeps its ranks."""
 
 
 def metric_named(name: str) -> Metric:
-    """The metric of that name, or an error that lists the known ones."""
+    """Return the metric of a name, or raise an error that lists the known ones."""
     return look_up("metric", name, METRICS)
 
 
 def features_of(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
-    """What a metric sums over subjects, from scores `p` (..., n): (k, ..., n)."""
+    """Return the features that a metric sums over subjects, (k, ..., n), from scores (..., n)."""
     p = np.asarray(p, dtype=np.float64)
     y = np.asarray(y)
     known = np.isfinite(p)
@@ -242,7 +242,7 @@ def features_of(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
 def cell_values(
     p: np.ndarray, y: np.ndarray, metric: str, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Metric of scores `p` against labels `y`, optionally under many weightings.
+    """Return metric of scores `p` against labels `y`, optionally under many weightings.
 
     Parameters
     ----------
@@ -267,14 +267,14 @@ def cell_values(
 def combine_features(
     features: np.ndarray, metric: Metric, weights: np.ndarray | None
 ) -> np.ndarray:
-    """The metric of `features_of`, (k, ..., n) to (...), or (..., n_draws) under weights."""
+    """Combine features (k, ..., n) into the metric (...), or (..., n_draws) under weights."""
     with np.errstate(divide="ignore", invalid="ignore"):
         sums = features.sum(-1) if weights is None else weighted_sums(features, weights)
         return metric.combine(sums)
 
 
 def weighted_sums(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(..., n) and (n_draws, n) to (..., n_draws), one product.
+    """Return features (..., n) summed under weights (n_draws, n): (..., n_draws).
 
     In double precision: CPUs add in different orders, which must not show in a table's digits.
     """
@@ -286,7 +286,7 @@ def weighted_sums(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def swapped_values(
     a: np.ndarray, b: np.ndarray, metric: Metric, swap: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Metric of two learners after exchanging the scores of some subjects between them.
+    """Return metric of two learners after exchanging the scores of some subjects between them.
 
     Parameters
     ----------

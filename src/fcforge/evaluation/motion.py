@@ -31,7 +31,7 @@ NO_TIME: dict[str, Any] = {"seconds": 0.0, "environment": {}}
 def fit_scores(
     train: Sequence[tuple[np.ndarray, np.ndarray]], test: np.ndarray
 ) -> np.ndarray:
-    """P(patient) of test subjects from logistic regression on log mean FD.
+    """Return P(patient) of test subjects from logistic regression on log mean FD.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ def fit_scores(
 
 
 def _log(fd: np.ndarray) -> np.ndarray:
-    """Logarithm of a displacement, NaN where none is known."""
+    """Return the logarithm of a displacement, NaN where none is known."""
     return np.log(np.where(fd > 0, fd, np.nan))
 
 
 def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
-    """One RunResult per order and seed: after each site, one regression on all sites so far.
+    """Return one RunResult per order and seed, with a regression on all sites so far.
 
     The splits are those of the experiment, so the row can stand beside its learners.
     """
@@ -98,7 +98,7 @@ def _fd(site: Site, split: str) -> np.ndarray:
 
 
 def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray]:
-    """P(patient) of all test people after some sites; one half before the first."""
+    """Return P(patient) of all test people after some sites; one half before the first."""
     train = []
     for name in seen:
         site = sites[name]
@@ -114,7 +114,7 @@ def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray
 
 
 def motion_rows(experiment: Experiment) -> list[Row]:
-    """Rows of the results table: motion alone, and the majority class."""
+    """Return rows of the results table: motion alone, and the majority class."""
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
     results = motion_results(experiment, cohort)

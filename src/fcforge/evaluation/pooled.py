@@ -19,7 +19,7 @@ from fcforge.evaluation.resampling import Weights, estimates, resampled
 def select_subjects(
     results: RunResults, keep: Callable[[str, str], bool]
 ) -> list[RunResult]:
-    """The same runs, tested on those people alone of whom ``keep(site, subject id)`` is true."""
+    """Return the runs tested only on subjects for whom ``keep(site, subject id)`` is true."""
     found = []
     for result in results:
         ids = result.subject_ids
@@ -40,7 +40,7 @@ def select_subjects(
 
 
 def pooled_estimate(results: RunResults, metric: Metric | str) -> Estimate:
-    """A metric of all test people together after the last stage; NaN where nobody is left.
+    """Return a metric of all test subjects together after the last stage; NaN without any.
 
     The metric must be a sum over people: accuracy, sensitivity, specificity, the Brier score, or
     one of this file. (An AUROC compares people, and those of two sites were never compared.)

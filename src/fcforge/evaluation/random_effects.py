@@ -10,7 +10,7 @@ from fcforge.evaluation.resampling import LEVEL
 
 # -- a site that is not among those tested ---------------------------------------------------------
 def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estimate:
-    r"""Mean over sites and its 95 % interval, within [0, 1]; no interval from one site.
+    r"""Return the mean over sites and its 95 % interval, within [0, 1]; no interval from one site.
 
     An interval over subjects speaks of other people of the same sites, this one of a further site.
     With :math:`v_i` the value at site i and :math:`s_i^2` its variance over subjects and
@@ -46,7 +46,7 @@ def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estim
 
 
 def further_site(by_site: Mapping[str, Estimate]) -> Estimate:
-    """Random-effects mean of values by site, whose intervals tell their variances."""
+    """Return random-effects mean of values by site, whose intervals tell their variances."""
     known = []
     for estimate in by_site.values():
         numbers = [estimate.value, estimate.low, estimate.high]

@@ -52,7 +52,7 @@ def _of_subject(what: str, site: str, subject: str, n_draws: int) -> np.ndarray:
 def subject_draws(
     what: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS
 ) -> np.ndarray:
-    """Uniform numbers of each subject, the same wherever it is tested. (n_draws, n)."""
+    """Return uniform numbers of each subject, the same wherever it is tested. (n_draws, n)."""
     columns = [_of_subject(what, site, subject, n_draws) for subject in ids]
     return np.stack(columns, axis=1)
 
@@ -60,7 +60,7 @@ def subject_draws(
 def subject_weights(
     site: str, ids: Sequence[str], labels: np.ndarray, n_draws: int = N_DRAWS
 ) -> np.ndarray:
-    """Bootstrap weights of a site's test subjects.
+    """Return bootstrap weights of a site's test subjects.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _weights(
 
 
 def training_weights(results: RunResults, n_draws: int = N_DRAWS) -> np.ndarray:
-    """Bootstrap weights of the runs' trainings, (n_runs, n_draws), each draw's mean being 1.
+    """Return bootstrap weights of the runs' trainings, (n_runs, n_draws), each draw's mean being 1.
 
     All ones with fewer than three seeds (repeats of a k-fold split).
     """
@@ -119,17 +119,17 @@ def split_runs(results: RunResults) -> list[list[RunResult]]:
 
 
 def pair_of(result: RunResult) -> tuple[int, tuple[str, ...]]:
-    """What two runs are paired by: seed and order."""
+    """Return seed and order, by which runs of two learners are paired."""
     return result.spec.seed, result.spec.order
 
 
 def split_batches(results: RunResults) -> list[Runs]:
-    """The groups of `split_runs` as batches."""
+    """Return the groups of `split_runs` as batches."""
     return [Runs.of(runs) for runs in split_runs(results)]
 
 
 def weights_of(batch: Runs, n_draws: int) -> Weights:
-    """Bootstrap weights of a batch's test subjects, site by site."""
+    """Return bootstrap weights of a batch's test subjects, site by site."""
     y = batch.runs[0].y
     ids = batch.runs[0].subject_ids
     return lambda site: subject_weights(site, ids[site], y[site], n_draws)
@@ -142,7 +142,7 @@ def bootstrap(
     *,
     n_draws: int = N_DRAWS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Any statistic of the score matrices, per run and as draws of the mean over runs.
+    """Bootstrap any statistic of the score matrices: per run, and draws of the mean over runs.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def resampled(
     value: Callable[[Runs, Weights | None], np.ndarray],
     n_draws: int = N_DRAWS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points and draws, as of `bootstrap`, of a value of batches with and without weights."""
+    """Return points and draws, as of `bootstrap`, of a value of batches with and without weights."""
     place = {id(r): k for k, r in enumerate(results)}
     trainings = training_weights(results, n_draws)
     points: list[np.ndarray] = [np.empty(0)] * len(results)
@@ -188,7 +188,7 @@ def resampled(
 def halves(
     site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int
 ) -> np.ndarray:
-    """One half of each class of a test part, at random; 1 for its members. (n_draws, n)."""
+    """Draw one half of each class of a test part, (n_draws, n) with 1 for its members."""
     luck = subject_draws("half", site, ids, n_draws)
     chosen = np.zeros(luck.shape, dtype=np.float32)
     for label in np.unique(labels):
@@ -201,7 +201,7 @@ def halves(
 
 
 def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
-    """FM without the luck of its maximum, see `fcforge.evaluation.forgetting.fm_split`. (n_runs,)."""
+    """Return FM without the luck of its maximum, see `fcforge.evaluation.forgetting.fm_split`. (n_runs,)."""
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
 
     def both_halves(result: RunResult, site: str) -> np.ndarray:
@@ -221,7 +221,7 @@ def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
 
 
 def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Percentile interval of `draws`, shifted to have `mean` as median. Shape (2, *shape)."""
+    """Return the percentile interval of `draws`, shifted to have `mean` as median. Shape (2, *shape)."""
     tail = (1 - LEVEL) / 2
     low, middle, high = np.quantile(draws, [tail, 0.5, 1 - tail], axis=0)
     return np.stack([low, high]) + (mean - middle)
@@ -230,7 +230,7 @@ def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
 def estimates(
     results: RunResults, points: np.ndarray, draws: np.ndarray
 ) -> list[Estimate]:
-    """Estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m).
+    """Return estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m).
 
     The SD is over orders, of the mean over seeds; NaN with one order.
     """
@@ -253,7 +253,7 @@ def estimate(
     *,
     n_draws: int = N_DRAWS,
 ) -> dict[str, Estimate]:
-    """Continual-learning summaries of one learner's runs, each with its interval.
+    """Return continual-learning summaries of one learner's runs, each with its interval.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def estimate(
 def means(
     results: RunResults, metric: str, names: tuple[str, ...] = SUMMARIES
 ) -> dict[str, float]:
-    """Summaries of one learner's runs without intervals: mean over orders and seeds."""
+    """Return summaries of one learner's runs without intervals: mean over orders and seeds."""
     batches = split_batches(results)
     found = [summaries_of(batch.values(metric), metric, names) for batch in batches]
     averaged = {}
@@ -297,7 +297,7 @@ def means(
 def at_site(
     runs: RunResults, site: str, metric: str = "accuracy", stage: int = -1
 ) -> Estimate:
-    """Value at one site after a stage, mean over orders and seeds, with its interval."""
+    """Return the value at one site after a stage, mean over orders and seeds, with its interval."""
     m = metric_named(metric)
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
@@ -309,7 +309,7 @@ def at_site(
 
 
 def per_site(results: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
-    """Final value at each site, mean over orders and seeds, with its interval."""
+    """Return the final value at each site, mean over orders and seeds, with its interval."""
     return {site: at_site(results, site, metric) for site in results[0].sites}
 
 
@@ -329,7 +329,7 @@ MEASURES = (
 def measure(
     p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
 ) -> dict[str, Estimate]:
-    """Metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
+    """Return metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
 
     Intervals resample people within each class, as everywhere (`subject_weights`), and end where
     the metric does; they are NaN where a metric needs both classes and there is one.

@@ -25,7 +25,7 @@ class Study:
 
 
 def finite_runs(results: RunResults) -> dict[str, list[RunResult]]:
-    """Runs by learner, the majority class among them; diverged ones are left out."""
+    """Return runs by learner, the majority class among them; diverged ones are left out."""
     found = {}
     for learner, runs in by_learner(with_majority(results)).items():
         left = [run for run in runs if finite(run)]

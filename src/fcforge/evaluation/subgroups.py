@@ -62,7 +62,7 @@ def subject_groups(facts: Mapping[str, Mapping[str, Any]]) -> Groups:
 
 
 def subgroup_tables(results: RunResults, groups: Groups) -> list[Study]:
-    """Accuracy, sensitivity and specificity of every learner in every group.
+    """Return accuracy, sensitivity and specificity of every learner in every group.
 
     The majority reference is that of everybody: no group chooses a commonest class of its own.
     """
@@ -80,7 +80,7 @@ def subgroup_tables(results: RunResults, groups: Groups) -> list[Study]:
 
 
 def subgroups_of(folder: Path) -> list[Study]:
-    """Subgroups of a run folder."""
+    """Return subgroups of a run folder."""
     store = Store(folder)
     _, _, data = stored_plan(store)
     groups = subject_groups(data["site_facts"])

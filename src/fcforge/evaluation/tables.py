@@ -57,7 +57,7 @@ class Row:
 
 
 def by_learner(results: RunResults) -> dict[str, list[RunResult]]:
-    """Results by learner title, learners in order of first appearance."""
+    """Return results by learner title, learners in order of first appearance."""
     groups: dict[str, list[RunResult]] = {}
     for r in results:
         groups.setdefault(r.spec.learner.title, []).append(r)
@@ -65,13 +65,13 @@ def by_learner(results: RunResults) -> dict[str, list[RunResult]]:
 
 
 def longest_orders(runs: RunResults) -> list[RunResult]:
-    """Runs whose order has the greatest length: curves over stages need one length."""
+    """Return runs whose order has the greatest length: curves over stages need one length."""
     most = max(len(r.spec.order) for r in runs)
     return [r for r in runs if len(r.spec.order) == most]
 
 
 def _matrices(runs: RunResults) -> dict[tuple, np.ndarray]:
-    """Matrix (T, T) of the primary metric of every run, by (seed, order)."""
+    """Return the matrix (T, T) of the primary metric of every run, by (seed, order)."""
     found = {}
     for batch in resampling.split_batches(runs):
         metric = PRIMARY[batch.runs[0].kind]
@@ -84,7 +84,7 @@ def _matrices(runs: RunResults) -> dict[tuple, np.ndarray]:
 def _a_star(
     groups: Mapping[str, list[RunResult]], model: str
 ) -> dict[tuple, np.ndarray]:
-    """Matrices of the cumulative (else joint) learner on `model`."""
+    """Return matrices of the cumulative (else joint) learner on `model`."""
     for method in ("cumulative", "joint"):
         for runs in groups.values():
             learner = runs[0].spec.learner
@@ -135,7 +135,7 @@ def results_rows(
     keeps: Mapping[str, str] | None = None,
     n_draws: int = N_DRAWS,
 ) -> list[Row]:
-    """One `Row` per learner, the majority class first, then by falling AAA.
+    """Return one `Row` per learner, the majority class first, then by falling AAA.
 
     Parameters
     ----------
@@ -157,14 +157,14 @@ def results_rows(
 
 
 def _rank(row: Row) -> tuple[float, str]:
-    """The majority class, that of each site, the learners by falling AAA."""
+    """Return the majority class, that of each site, the learners by falling AAA."""
     if row.is_majority:
         return -np.inf, row.learner
     return -np.nan_to_num(row.estimates["aaa"].value), ""
 
 
 def results_frame(results: RunResults, **options: Any) -> "pd.DataFrame":
-    """The table as a DataFrame, one row per learner; options are those of `rows`.
+    """Return the table as a DataFrame, one row per learner; options are those of `rows`.
 
     Every column of `columns_of` gives four: the mean over orders and seeds under its own key,
     and ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval over subjects).
@@ -175,7 +175,7 @@ def results_frame(results: RunResults, **options: Any) -> "pd.DataFrame":
 
 
 def records(found: Sequence[Row]) -> list[dict[str, Any]]:
-    """Flat dicts of the rows, for a DataFrame, CSV or JSON."""
+    """Return flat dicts of the rows, for a DataFrame, CSV or JSON."""
     out = []
     for row in found:
         record: dict[str, Any] = {"learner": row.learner, "keeps": row.keeps}

@@ -56,7 +56,7 @@ EPOCHS = (100, 50, 200)
 
 # -- what it tries: grids.toml, and more with a budget --------------------------------------------
 def grid_of(method: Component) -> list[Settings]:
-    """Settings to try, the default first; none where a method has nothing to choose."""
+    """Return settings to try, the default first; none where a method has nothing to choose."""
     text = files("fcforge.evaluation").joinpath("grids.toml").read_text()
     said = tomllib.loads(text).get(method.name, {})
     if "settings" in said:
@@ -110,7 +110,7 @@ def candidates(
 
 
 def _kept(said: Mapping[str, Any], offered: Settings) -> Settings:
-    """What was said, and what is offered beside it."""
+    """Return the given settings, and those offered settings that were not given."""
     beside = {name: value for name, value in offered.items() if name not in said}
     return {**said, **beside}
 
@@ -137,7 +137,7 @@ def stated_training(experiment: Experiment) -> set[str]:
 
 # -- trials ---------------------------------------------------------------------------------------
 def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """First two sites of two random orders, the same on every machine."""
+    """Return first two sites of two random orders, the same on every machine."""
     if len(sites) < N_SITES:
         raise ConfigError(
             "tuning needs two sites.", do=f"The dataset has: {', '.join(sites)}."
@@ -152,7 +152,7 @@ def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 def training_parts(
     cohort: Cohort, names: Sequence[str], experiment: Experiment
 ) -> Cohort:
-    """Subjects of the named sites whom no seed of the experiment tests."""
+    """Return subjects of the named sites whom no seed of the experiment tests."""
     tested = set()
     for seed in experiment.seeds:
         for name, site in make_sites(cohort, seed, experiment).items():
@@ -177,7 +177,7 @@ def training_parts(
 def inner_experiment(
     experiment: Experiment, sites: Sequence[str], repeats: int, budget: int = 0
 ) -> Experiment:
-    """All candidates of all learners on the first sites; its "test" part is the validation part.
+    """Return the trials as an experiment whose "test" part is the validation part.
 
     Leaks are off: they would let a method look at the part it is chosen on.
     """
@@ -218,7 +218,7 @@ def prepare_tuning(
 def judge_trials(
     experiment: Experiment, results: RunResults, budget: int
 ) -> pd.DataFrame:
-    """How every setting of every learner did on validation (NaN where it diverged)."""
+    """Return the validation scores of every setting of every learner (NaN if it diverged)."""
     by_title = by_learner(results)
     rows = []
     for learner in experiment.learners:
@@ -235,7 +235,7 @@ def judge_trials(
 
 
 def best_trials(trials: pd.DataFrame) -> pd.DataFrame:
-    """Of each learner the trial with the highest AAA, then the lowest Brier score, then the first.
+    """Return each learner's trial with the highest AAA, then lowest Brier score, then the first.
 
     A trial that diverged is last.
     """
@@ -254,7 +254,7 @@ def tune(
     progress: Progress = lambda done, total, last: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Tune the learners of an experiment; writes and returns those that were tuned as TOML.
+    """Tune the learners of an experiment, and write and return those that were tuned as TOML.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def tune(
 
 # -- text ----------------------------------------------------------------------------------------
 def toml_value(value: Any) -> str:
-    """A plain value as TOML; strings as JSON writes them, which TOML reads alike."""
+    """Return A plain value as TOML; strings as JSON writes them, which TOML reads alike."""
     if isinstance(value, Mapping):
         inside = ", ".join(
             f"{k} = {toml_value(v)}" for k, v in value.items() if v is not None
@@ -299,7 +299,7 @@ def toml_value(value: Any) -> str:
 
 
 def learner_toml(learner: LearnerSpec) -> str:
-    """A ``[[learner]]`` table."""
+    """Return A ``[[learner]]`` table."""
     said: dict[str, Any] = {"title": learner.title}
     for kind in ("method", "model", "generator"):
         if part := getattr(learner, kind):
@@ -313,7 +313,7 @@ def learner_toml(learner: LearnerSpec) -> str:
 
 
 def as_toml(trials: pd.DataFrame, orders: Sequence[str], repeats: int) -> str:
-    """Frozen learners, each with how it was chosen."""
+    """Return frozen learners, each with how it was chosen."""
     how = f"# orders {', '.join(orders)}; inner cuts: {repeats}."
     head = (
         "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
@@ -328,7 +328,7 @@ def as_toml(trials: pd.DataFrame, orders: Sequence[str], repeats: int) -> str:
 
 
 def as_csv(trials: pd.DataFrame) -> str:
-    """Every trial: learner, settings, validation AAA and Brier score, whether it was chosen."""
+    """Return every trial: learner, settings, validation AAA and Brier score, whether it was chosen."""
     settings = []
     for candidate in trials["candidate"]:
         both = {**candidate.method.params, **candidate.training}

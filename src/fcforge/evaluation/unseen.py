@@ -28,7 +28,7 @@ NEW_SITE = "a further site"
 
 
 def zero_shot(full: np.ndarray) -> np.ndarray:
-    """Mean over the sites not yet learned: (..., T + 1, T) -> (..., T).
+    """Return the mean over the sites not yet learned: (..., T + 1, T) -> (..., T).
 
     Entry k is after k sites, k = 0 being the untrained network.
     """
@@ -38,7 +38,7 @@ def zero_shot(full: np.ndarray) -> np.ndarray:
 
 
 def leave_one_out(runs: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
-    """Value at each site just before it was learned last, all others having been learned."""
+    """Return the value at each site just before it was learned last, all others having been learned."""
     found = {}
     for site in runs[0].sites:
         last = []
@@ -52,7 +52,7 @@ def leave_one_out(runs: RunResults, metric: str = "accuracy") -> dict[str, Estim
 
 
 def unseen_tables(results: RunResults, metric: str = "accuracy") -> list[Study]:
-    """Zero-shot values after k sites, and leave-one-site-out by site.
+    """Return zero-shot values after k sites, and leave-one-site-out by site.
 
     The last column is what a further site may expect: its interval is over sites, those of the
     others over people.
@@ -73,7 +73,7 @@ def unseen_tables(results: RunResults, metric: str = "accuracy") -> list[Study]:
 
 
 def unseen_of(folder: Path, metric: str = "accuracy") -> list[Study]:
-    """Values of a run folder at sites that were not learned yet."""
+    """Return values of a run folder at sites that were not learned yet."""
     metric_named(metric)
     results, _ = collect(Store(folder))
     if max(len(r.spec.order) for r in results) < 2:

@@ -30,7 +30,7 @@ MEANING = "; ".join(f"{c.title}: {c.help}" for c in COLUMNS if c.help) + "."
 
 
 def audit_table(audit: AuditResult) -> Table:
-    """One row per attack on every release."""
+    """Return a table with one row per attack on every release."""
     rows = []
     given = audit.about.get("released")
     # what was given away first, what it is to be read against last
@@ -44,25 +44,25 @@ def audit_table(audit: AuditResult) -> Table:
 
 
 def as_text(audit: AuditResult) -> str:
-    """Aligned table, then what to make of it."""
+    """Return aligned table, then what to make of it."""
     table = audit_table(audit).text()
     return "\n".join([table, "", *sentences(audit)])
 
 
 def as_json(audit: AuditResult) -> str:
-    """All numbers, for programs."""
+    """Return all numbers as JSON."""
     found = {**audit.to_json(), "words": sentences(audit)}
     return json.dumps(found, indent=1)
 
 
 def section(audit: AuditResult) -> Section:
-    """The audit as a section of a page."""
+    """Return the audit as a section of a page."""
     title = f"Privacy audit: {audit.about['what']}"
     return Section(title, (*sentences(audit), audit_table(audit)))
 
 
 def write_files(audit: AuditResult, folder: Path) -> None:
-    """audit.json in `folder`, whole or not at all, for its owner to read.
+    """Write audit.json into a folder, readable by its owner alone.
 
     It counts people exactly, which what is recorded does not.
     """
@@ -70,7 +70,7 @@ def write_files(audit: AuditResult, folder: Path) -> None:
 
 
 def sentences(audit: AuditResult) -> list[str]:
-    """What the numbers say.
+    """Return the interpretation of an audit in sentences.
 
     An AUC is the share of pairs, one member and one outsider, in which the attack scores the
     member higher; the sentences say it that way, for readers who never met one.
@@ -99,7 +99,7 @@ def _in_100(share: float) -> str:
 
 
 def _for_a_board(audit: AuditResult) -> list[str]:
-    """The audit of a release, as an ethics board asks for it."""
+    """Return the audit of a release, as an ethics board asks for it."""
     about = audit.about
     released = about["released"]
     sample = audit.row(released, SAMPLE).auc.value

@@ -47,7 +47,7 @@ NOT_MEASURED = (
 
 # -- a model's edges -------------------------------------------------------------------------------
 def network_colours(systems: Sequence[str]) -> dict[str, str]:
-    """A colour for every network, in the order of their first ROI."""
+    """Return A colour for every network, in the order of their first ROI."""
     names = dict.fromkeys(systems)
     return {name: NETWORKS[k % len(NETWORKS)] for k, name in enumerate(names)}
 
@@ -55,7 +55,7 @@ def network_colours(systems: Sequence[str]) -> dict[str, str]:
 def glass_brain(
     found: Explanation, signed: np.ndarray, size: np.ndarray
 ) -> Markup | str:
-    """The strongest edges (R, R) over four projections; nothing where places are not known.
+    """Return the strongest edges (R, R) over four projections; nothing where places are not known.
 
     Red edges speak for the positive class, blue ones against it. A dot's size is what its ROI
     contributes, its colour the network.
@@ -84,13 +84,13 @@ def glass_brain(
 
 
 def strongest(values: np.ndarray, n: int) -> np.ndarray:
-    """Places of the `n` largest values that are not zero, largest first."""
+    """Return places of the `n` largest values that are not zero, largest first."""
     order = np.argsort(-np.abs(values), kind="stable")[:n]
     return order[values[order] != 0]
 
 
 def between_networks(found: Explanation) -> np.ndarray:
-    """Mean strength of the edges within and between networks over the mean of all, (S, S).
+    """Return the mean strength of the edges within and between networks over the mean of all, (S, S).
 
     1 is an average edge; NaN where a network has no edge of its own.
     """
@@ -101,7 +101,7 @@ def between_networks(found: Explanation) -> np.ndarray:
 
 
 def _brain(found: Explanation, values: np.ndarray) -> Markup | str:
-    """The strongest of some values (E,) on the glass brain, with what the colours mean."""
+    """Return the strongest of some values (E,) on the glass brain, with what the colours mean."""
     shown = np.zeros_like(values)
     top = strongest(values, EDGES)
     shown[top] = values[top]
@@ -117,7 +117,7 @@ def _brain(found: Explanation, values: np.ndarray) -> Markup | str:
 
 
 def _network_table(found: Explanation, sums: np.ndarray, head: str) -> Table | str:
-    """The largest of sums (S, S) within and between networks; nothing where none are known."""
+    """Return the largest of sums (S, S) within and between networks; nothing where none are known."""
     names = networks_of(found.atlas)
     if not names:
         return ""
@@ -146,7 +146,7 @@ def _sum_table(
 
 
 def uses(found: Explanation) -> tuple[Any, ...]:
-    """What a model uses: pictures and tables for the page of its file."""
+    """Return figures and tables of the edges that a model uses."""
     times = found.strength / found.strength.mean()
     matrix = found.matrix(values=times)
     # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
@@ -167,7 +167,7 @@ def uses(found: Explanation) -> tuple[Any, ...]:
 
 
 def edge_names(names: Sequence[str]) -> list[str]:
-    """Both ROIs of every edge."""
+    """Return both ROIs of every edge."""
     ends = zip(*np.triu_indices(len(names), 1), strict=True)
     return [f"{names[a]} – {names[b]}" for a, b in ends]
 
@@ -185,7 +185,7 @@ def write_explanation(found: Explanation, folder: Path, model: str) -> None:
 
 
 def explanation_page(found: Explanation, model: str) -> str:
-    """The page: one section per scan, the first `SHOWN` of them."""
+    """Return the page: one section for each of the first `SHOWN` scans."""
     n_scans = len(found.subjects)
     sections = [_scan_section(found, k) for k in range(min(SHOWN, n_scans))]
     notes = [("caution", CAUTION)]
@@ -228,7 +228,7 @@ def _scan_section(found: Explanation, k: int) -> Section:
 
 
 def _sum_words(found: Explanation, k: int) -> str:
-    """How the edges add up to the log odds, and over how many of them that is spread."""
+    """Return how the edges add up to the log odds, and how concentrated they are."""
     total = found.score[k]
     base = found.base[k]
     each = found.contribution[k]

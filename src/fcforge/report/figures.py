@@ -106,7 +106,7 @@ def in_page_style(make: Drawn[P]) -> Drawn[P]:
 
 
 def new_figure(width: float, height: float, **margins: float) -> "Figure":
-    """An empty figure of so many inches (96 px each); margins as of ``subplots_adjust``."""
+    """Return an empty figure of so many inches (96 px each); margins as of ``subplots_adjust``."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=144)
@@ -115,7 +115,7 @@ def new_figure(width: float, height: float, **margins: float) -> "Figure":
 
 
 def svg_markup(figure: "Figure", name: str = "") -> Markup:
-    """A figure as inline SVG, without anything that points outside the page.
+    """Return A figure as inline SVG, without anything that points outside the page.
 
     `name` tells two figures of a page apart that look the same: their ids must differ.
     """
@@ -139,7 +139,7 @@ def svg_markup(figure: "Figure", name: str = "") -> Markup:
 
 
 def png_markup(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
-    """A figure as an image inside the page, for what is made of pixels."""
+    """Return A figure as an image inside the page, for what is made of pixels."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=dpi, facecolor="white")
     width, height = (round(96 * inch) for inch in figure.get_size_inches())
@@ -151,7 +151,7 @@ def png_markup(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
 def common_axis(
     values: Sequence[np.ndarray], step: float = 0.05
 ) -> tuple[float, float]:
-    """Common axis: the range of all finite values, widened to whole steps."""
+    """Return a common axis: the range of all finite values, widened to whole steps."""
     flat = np.concatenate([np.empty(0), *map(np.ravel, values)])
     flat = flat[np.isfinite(flat)]
     if not len(flat):
@@ -276,7 +276,7 @@ def matrix(
 
 
 def by_system(systems: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
-    """ROIs in the order of their brain systems (by first ROI), and where each system starts."""
+    """Return rOIs in the order of their brain systems (by first ROI), and where each system starts."""
     rank = {name: k for k, name in enumerate(dict.fromkeys(systems))}
     places = np.array([rank[s] for s in systems])
     order = np.argsort(places, kind="stable")
@@ -292,7 +292,7 @@ def fc_figure(
     width: float = 5.1,
     **scale: Any,
 ) -> "Figure":
-    """One matrix with a colour bar; its rows name the systems."""
+    """Draw one matrix with a colour bar; its rows name the systems."""
     left = 0.27 if any(systems) else 0.12
     height = 1.13 * (0.87 - left) * width  # the matrix is as high as its colour bar
     figure = new_figure(width, height, left=left, right=0.87, top=0.91, bottom=0.09)
@@ -303,12 +303,12 @@ def fc_figure(
 
 
 def colour_bar(figure: "Figure", image: Any, label: str, **place: Any) -> None:
-    """The scale of an image, its name above it: a phone's larger letters need the room beside."""
+    """Add the colour scale of an image, with its name above it."""
     bar = figure.colorbar(image, **place)
     bar.outline.set_visible(False)
     bar.ax.set_title(label, loc="right")
 
 
 def describe(values: np.ndarray) -> str:
-    """Values of a line as text, for those who cannot see it."""
+    """Return values of a line as text, for those who cannot see it."""
     return ", ".join(number(v) for v in values if np.isfinite(v))

@@ -8,7 +8,7 @@ from fcforge.report.tables import interval_text
 
 # -- the headline ---------------------------------------------------------------------------------
 def headline(c: RunNumbers) -> str:
-    """Who is best, how many beat the baseline, and who forgets most."""
+    """Return who is best, and how many learners beat the baseline."""
     sound = [row for row in c.learners if c.levels.get(row.learner) != "serious"]
     if not sound:
         return "No learner has usable scores and no serious warning."

@@ -43,7 +43,7 @@ class Section:
     note: str = ""
 
     def html(self) -> Markup:
-        """Body as safe HTML; parts that are empty are left out."""
+        """Return body as safe HTML; parts that are empty are left out."""
         parts = self.body if isinstance(self.body, tuple) else (self.body,)
         return Markup("\n").join(self._part(part) for part in parts if part)
 
@@ -58,7 +58,7 @@ class Section:
 
 
 def macro(name: str, *values: Any) -> Markup:
-    """A part of a page, by its macro."""
+    """Return A part of a page, by its macro."""
     return Markup(
         getattr(templates().get_template("macros.html.j2").module, name)(*values)
     )
@@ -95,14 +95,14 @@ def picture(figure: "Figure", alt: str, points: Sequence[HoverPoint] = ()) -> Ma
 
 
 def printable_value(value: Any) -> Any:
-    """What is printed into a page: other people's text without what cannot be seen."""
+    """Return text of others without invisible characters; other values as they are."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value, keep="\n")
     return value
 
 
 def with_code(value: str) -> Markup:
-    """Text whose `commands` are set as code."""
+    """Return text whose `commands` are set as code."""
     parts = printable_value(value).split("`")
     code = Markup("<code>{}</code>")
     shown = []
@@ -112,7 +112,7 @@ def with_code(value: str) -> Markup:
 
 
 def flattened(settings: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as (dotted name, text) pairs, as a person would say the values."""
+    """Return nested settings as pairs of dotted name and readable text."""
     found: list[tuple[str, str]] = []
     for key, value in settings.items():
         inner = value
@@ -135,19 +135,19 @@ def _in_words(value: Any) -> str:
 
 
 def comma_list(items: Sequence[str]) -> str:
-    """Comma-separated list with a final 'and'."""
+    """Return comma-separated list with a final 'and'."""
     *head, last = items
     return f"{', '.join(head)} and {last}" if head else last
 
 
 def position_percent(value: float, low: float = 0.0, high: float = 1.0) -> str:
-    """Position of `value` between `low` and `high` in per cent, kept inside the track."""
+    """Return the position of `value` between `low` and `high` in per cent, kept inside the track."""
     return f"{np.clip(100 * (value - low) / (high - low), 0, 100):.2f}"
 
 
 @lru_cache(maxsize=1)
 def templates() -> jinja2.Environment:
-    """Jinja with autoescape: names, labels and records are other people's text."""
+    """Return the Jinja environment, with autoescape: names and labels are text of others."""
     env = jinja2.Environment(
         loader=jinja2.PackageLoader("fcforge.report", "templates"),
         autoescape=True,
@@ -177,7 +177,7 @@ def templates() -> jinja2.Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """A page as text, written now."""
+    """Render a template as the text of a page."""
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return templates().get_template(template).render(now=now, **values)
 
@@ -190,7 +190,7 @@ def sections_page(
     home: str = "",
     **more: Any,
 ) -> str:
-    """A page of sections under a title; `kind` says above it what the page is."""
+    """Return a page of sections under a title, with its `kind` above."""
     return render(
         "sections.html.j2",
         title=title,
@@ -203,5 +203,5 @@ def sections_page(
 
 
 def shortened(value: str, most: int) -> str:
-    """Text cut to `most` characters."""
+    """Return text cut to `most` characters."""
     return value if len(value) <= most else value[: most - 1] + "…"

@@ -74,7 +74,7 @@ ACCURACY = {"acc": "ACC", "pre": "PRE", "rec": "REC", "f1": "F1"}
 
 
 def write_judgement(folder: Path) -> str:
-    """``judge.html`` and ``tables.md`` of a judged folder; the latter is returned."""
+    """Write ``judge.html`` and ``tables.md`` of a judged folder, and return the latter."""
     found = read_judgement(folder)
     warned = [f"**{text}**\n" for text in judged.collapse_list(found.records)]
     shown = [f"### {table.markdown()}" for table in tables_of(found)]
@@ -85,7 +85,7 @@ def write_judgement(folder: Path) -> str:
 
 
 def page_of(found: Judgement, home: str = "") -> str:
-    """The page as text."""
+    """Return the page as text."""
     said = [("serious", text) for text in judged.collapse_list(found.records)]
     p = found.portraits  # the first is the real one
     low = min(LOWEST, float(p.edge_mean.min()) - 0.05)
@@ -109,7 +109,7 @@ def page_of(found: Judgement, home: str = "") -> str:
 
 
 def tables_of(found: Judgement) -> list[Table]:
-    """One table per group of metrics that were measured, one line per generator.
+    """Return one table per group of measured metrics, with one line per generator.
 
     1:1 augmentation stands beside the paper's numbers.
     """
@@ -140,7 +140,7 @@ def _cells(values: Mapping[str, Estimate], metrics: Iterable[str]) -> list[Cell]
 
 @in_page_style
 def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> "Figure":
-    """Typical control and patient, ROIs ordered by brain system; edge means against the real."""
+    """Draw typical control and patient, ROIs ordered by brain system; edge means against the real."""
     figure = new_figure(3.5, 3.75, left=0.19, right=0.95, top=0.94, bottom=0.12)
     space = {"wspace": 0.12, "hspace": 0.18}
     axes = figure.subplot_mosaic("AB;CC", height_ratios=(1, 1.05), gridspec_kw=space)
@@ -160,7 +160,7 @@ def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> "Figure":
 
 @in_page_style
 def spectra_figure(p: Portraits) -> "Figure":
-    """Mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
+    """Draw mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
     figure = new_figure(5.4, 3.2, left=0.14, right=0.68, top=0.91, bottom=0.11)
     axes = figure.subplots()
     inks = (figures.INK, *figures.SERIES)

@@ -40,7 +40,7 @@ _page = partial(
 
 
 def subject_page(result: SubjectFC, atlas: Atlas) -> str:
-    """Carpet plot, FC, motion, ROI coverage and what was done to one subject, as one HTML page."""
+    """Return the page of one subject: carpet plot, FC, motion, coverage and processing steps."""
     sections = []
     done = []
     for k, run in enumerate(result.runs, 1):
@@ -71,7 +71,7 @@ def preprocess_page(
     affine: np.ndarray,
     done: Mapping[str, Any],
 ) -> str:
-    """Motion and registration of one raw run, as one HTML page.
+    """Return motion and registration of one raw run, as one HTML page.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def preprocess_page(
 def group_page(
     people: pd.DataFrame, failed: Sequence[tuple[str, str]], methods: str
 ) -> str:
-    """A table of subjects, what failed and why, and the methods paragraph."""
+    """Return A table of subjects, what failed and why, and the methods paragraph."""
     sections = []
     if len(people):
         sections.append(Section("Subjects", _subjects(people)))
@@ -108,7 +108,7 @@ def group_page(
 
 
 def _subjects(people: pd.DataFrame) -> Table:
-    """What is known of somebody in participants.tsv, each subject linked to its page."""
+    """Return the columns of participants.tsv as a table, each subject linked to its page."""
     known = (people != "n/a").any()
     shown = people.loc[:, known].drop(columns="file")
     body = []
@@ -129,7 +129,7 @@ def _coverage_figure(coverage: np.ndarray) -> "Figure":
 
 @in_page_style
 def _motion_figure(fd: np.ndarray) -> "Figure":
-    """Framewise displacement with the line that scrubbing usually goes by."""
+    """Draw framewise displacement with the line that scrubbing usually goes by."""
     figure = new_figure(WIDE, 1.5, **MARGINS)
     axes = figure.subplots()
     axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
@@ -142,7 +142,7 @@ def _motion_figure(fd: np.ndarray) -> "Figure":
 
 @in_page_style
 def _carpet_figure(carpet: np.ndarray) -> "Figure":
-    """Every row in standard deviations about its own mean."""
+    """Draw every row in standard deviations about its own mean."""
     figure = new_figure(WIDE, 3.5, **MARGINS)
     axes = figure.subplots()
     known = np.nan_to_num(carpet)
@@ -159,7 +159,7 @@ def _carpet_figure(carpet: np.ndarray) -> "Figure":
 
 @in_page_style
 def _mean_figure(mean: np.ndarray, affine: np.ndarray) -> "Figure":
-    """The mean scan in MNI space with the edges of the template."""
+    """Draw the mean scan in MNI space with the edges of the template."""
     import nibabel as nib
     from nilearn.datasets import load_mni152_template
     from nilearn.plotting import plot_epi

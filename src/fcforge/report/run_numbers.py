@@ -214,7 +214,7 @@ def site_curves(runs: RunResults, n_draws: int = SITE_DRAWS) -> dict[str, Curve]
 
 
 def _mean_curve(sums: np.ndarray, counts: np.ndarray) -> Curve:
-    """Return mean and interval of summed values (row 0) and draws (other rows)."""
+    """Return the mean and interval of summed values (row 0) and draws (other rows)."""
     with np.errstate(invalid="ignore", divide="ignore"):
         values = sums / counts
     low, high = interval(values[0], values[1:])

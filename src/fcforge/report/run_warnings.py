@@ -30,7 +30,7 @@ class RunWarning(NamedTuple):
 
 
 def leaks_on(results: RunResults) -> dict[str, tuple[str, ...]]:
-    """Leak switches that are on, by learner title; empty when the experiment is clean."""
+    """Return leak switches that are on, by learner title; empty when the experiment is clean."""
     specs = [r.spec for r in results if r.spec.leaks.active()]
     return {spec.learner.title: tuple(spec.leaks.active()) for spec in specs}
 
@@ -41,7 +41,7 @@ def run_warnings(
     expected: int | None = None,
     against_majority: Mapping[str, Comparison] | None = None,
 ) -> list[RunWarning]:
-    """All warnings of an experiment, serious ones first.
+    """Return all warnings of an experiment, serious ones first.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def run_warnings(
 
 
 def difference_text(c: Comparison) -> str:
-    """A difference with its interval, both signed."""
+    """Return A difference with its interval, both signed."""
     return f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
 
 
@@ -99,7 +99,7 @@ def _serious_warnings(
 
 
 def _single_class_warning(runs: RunResults) -> str:
-    """What is said of a learner that calls many alike; empty where it does not."""
+    """Return a warning about a learner that predicts a single class; empty if it does not."""
     if is_majority(runs[0]):
         return ""
     one = 0
@@ -111,6 +111,6 @@ def _single_class_warning(runs: RunResults) -> str:
     if one < ONE_CLASS_SHARE * cells:
         return ""
     return (
-        f"calls everybody the same in {one} of {cells} tests at sites it had learned "
+        f"predicts a single class in {one} of {cells} tests at sites it had learned "
         f"({one / cells:.0%}); where nothing was learned, low forgetting means little."
     )

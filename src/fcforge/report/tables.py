@@ -21,7 +21,7 @@ PIPE_WIDTH = 140  # columns where the terminal is a file
 
 
 def in_a_row(cell: str) -> str:
-    """Text that ends neither its cell nor the table: no line break, bars and tags escaped."""
+    """Return text that ends neither its cell nor the table: no line break, bars and tags escaped."""
     line = " ".join(cell.split())
     line = line.replace("\\", "\\\\").replace("|", "\\|")
     return re.sub("<(?=[A-Za-z/!?])", r"\\<", line)
@@ -48,7 +48,7 @@ class Cell:
     link: str = ""
 
     def rich(self) -> "Text":
-        """For a terminal: smaller lines dim; nothing is read as markup."""
+        """Return rich text with smaller lines dim; nothing is read as markup."""
         from rich.text import Text
 
         shown = Text(printable(self.text))
@@ -57,13 +57,13 @@ class Cell:
         return shown
 
     def line(self) -> str:
-        """All of it on one line."""
+        """Return the cell on one line."""
         tail = [f" {b}" if b[:1] in "[±" else f", {b}" for b in self.below]
         return printable("".join([self.text, *tail]))
 
 
 def interval_text(e: Estimate) -> str:
-    """Value and interval on one line."""
+    """Return the value and interval on one line."""
     return with_interval(e.value, e.low, e.high)
 
 
@@ -100,7 +100,7 @@ class Table:
     def of(
         cls, heads: Iterable[str | Heading], rows: Iterable[Sequence[Any]], **rest: Any
     ) -> "Table":
-        """A table from plain texts."""
+        """Return A table from plain texts."""
         columns = tuple(Heading(h) if isinstance(h, str) else h for h in heads)
         made = []
         for row in rows:
@@ -108,7 +108,7 @@ class Table:
         return cls(columns, tuple(made), **rest)
 
     def markdown(self) -> str:
-        """GitHub table, title and note around it."""
+        """Return GitHub table, title and note around it."""
         lines = [f"{self.title}\n"] if self.title else []
         rows = [[in_a_row(c.title) for c in self.columns]]
         for row in self.rows:
@@ -121,7 +121,7 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def text(self, width: int = PIPE_WIDTH) -> str:
-        """Aligned lines without colours."""
+        """Return aligned lines without colours."""
         from rich.console import Console
 
         out = io.StringIO()
@@ -150,7 +150,7 @@ class Table:
 
 
 def interval_cell(e: Estimate | None) -> Cell:
-    """A number above its interval and spread, where these have a width; a dash for nothing."""
+    """Return A number above its interval and spread, where these have a width; a dash for nothing."""
     if e is None:
         return Cell("–")
     below = []
@@ -162,7 +162,7 @@ def interval_cell(e: Estimate | None) -> Cell:
 
 
 def interval_table(study: "Study") -> Table:
-    """One row per name, one column per key; nothing where a row lacks it."""
+    """Return a study as a table: one row per name, one column per key."""
     columns = study.columns
     lines = []
     for name, found in study.rows.items():

@@ -9,11 +9,11 @@ from fcforge.core.formatting import printable
 
 # -- lines -----------------------------------------------------------------------------------------
 def printable_lines(lines: Sequence[str]) -> str:
-    """Lines as one text, each without what cannot be seen."""
+    """Return lines as one text, each without what cannot be seen."""
     return "\n".join(map(printable, lines))
 
 
 def json_text(found: Any) -> str:
-    """Anything said here, for programs; null where undefined."""
+    """Return JSON of plain values; null where undefined."""
     known = json.loads(json.dumps(found), parse_constant=lambda constant: None)
     return json.dumps(known, indent=1)

@@ -46,7 +46,7 @@ class Task:
 
 
 def linear_scores(task: Task) -> np.ndarray:
-    """P(patient) by ridge regression on standardised Fisher-z edges (score + 1) / 2."""
+    """Return P(patient) by ridge regression on standardised Fisher-z edges (score + 1) / 2."""
     x = fisher_z(edges(task.train.fc))
     query = fisher_z(edges(task.test.fc))
     score = measures.ridge_scores(x, task.train.y, query, RIDGE_PER_SUBJECT)
@@ -59,7 +59,7 @@ def network_scores(
     training: Training,
     device: torch.device | str = "cpu",
 ) -> list[np.ndarray]:
-    """P(patient) of every task's test subjects after training `model` on its training set.
+    """Return P(patient) of every task's test subjects after training `model` on its training set.
 
     On a GPU tasks of equal size train side by side as lanes; on a CPU one after another.
     """
@@ -106,7 +106,7 @@ def classify(
     training: Training,
     device: torch.device | str = "cpu",
 ) -> list[dict[str, float]]:
-    """ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
+    """Return ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
     if classifier == "linear":
         scores = [linear_scores(t) for t in tasks]
     else:

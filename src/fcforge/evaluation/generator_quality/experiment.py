@@ -62,7 +62,7 @@ class JudgeConfig(Checked):
 
 
 def portrait(batch: FCBatch) -> tuple[np.ndarray, ...]:
-    """The most typical control and patient (nearest to the class mean), edge means, spectrum."""
+    """Return the most typical control and patient (nearest to the class mean), edge means, spectrum."""
     e = edges(batch.fc)
     means = class_means(e, batch.y)
     typical = []
@@ -76,7 +76,7 @@ def portrait(batch: FCBatch) -> tuple[np.ndarray, ...]:
 
 
 def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Component]:
-    """Generators by title; what is not a row's name or title is a setting."""
+    """Return generators by title; what is not a row's name or title is a setting."""
     titles = []
     components = []
     for number, table in enumerate(tables):
@@ -136,7 +136,7 @@ class JudgeRun:
     say: Say
 
     def records(self) -> list[dict[str, Any]]:
-        """Records of all sites; those that are in the folder already are not made again."""
+        """Return records of all sites; those that are in the folder already are not made again."""
         # All that records depend on, but the sites: another stamp, and they are made anew.
         how = replace(self.panel, title="", sites=())
         people = self.cohort.content_sha256()
@@ -154,7 +154,7 @@ class JudgeRun:
         return [record for site in done.values() for record in site]
 
     def judged(self, name: str) -> list[dict[str, Any]]:
-        """Records of all rows and seeds of one site."""
+        """Return records of all rows and seeds of one site."""
         records: list[dict[str, Any]] = []
         sets = []
         for seed in self.panel.seeds:
@@ -171,7 +171,7 @@ class JudgeRun:
         return records
 
     def split(self, name: str, seed: int) -> tuple[FCBatch, FCBatch]:
-        """A site's subjects that generators learn from, and those held out."""
+        """Return A site's subjects that generators learn from, and those held out."""
         site = split_site(self.cohort, name, seed)
         train = site.learning(with_val=True)
         return train.to(self.device), site.test.to(self.device)
@@ -179,7 +179,7 @@ class JudgeRun:
     def made(
         self, component: Component | None, train: FCBatch, name: str, seed: int
     ) -> tuple[FCBatch, Mapping[str, Any]]:
-        """Synthetic subjects and the generator's diagnostics; without one those it would learn."""
+        """Return synthetic subjects and the generator's diagnostics; without one those it would learn."""
         if component is None:
             return train, {}
         generator = make_generator(component)
@@ -189,7 +189,7 @@ class JudgeRun:
         return generator.sample(state, y, rng), generator.diagnostics(state)
 
     def portraits(self) -> Portraits:
-        """What the figures show of the first site and seed, the real subjects first."""
+        """Return what the figures show of the first site and seed, real subjects first."""
         name = self.panel.sites[0]
         seed = self.panel.seeds[0]
         train, _ = self.split(name, seed)

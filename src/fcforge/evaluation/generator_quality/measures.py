@@ -20,13 +20,13 @@ PSD_TOLERANCE = 5e-3
 
 
 def correlation(a: Tensor, b: Tensor) -> float:
-    """Pearson correlation of two vectors; NaN when one is constant."""
+    """Return Pearson correlation of two vectors; NaN when one is constant."""
     both = torch.stack([a, b]).double()
     return float(torch.corrcoef(both)[0, 1])
 
 
 def validity(fc: Tensor) -> dict[str, float]:
-    """Share of positive semidefinite matrices and the smallest eigenvalues."""
+    """Return the share of positive semidefinite matrices and the smallest eigenvalues."""
     smallest = torch.linalg.eigvalsh(fc.double())[:, 0]
     return {
         "psd_share": float((smallest >= -PSD_TOLERANCE).double().mean()),
@@ -35,7 +35,7 @@ def validity(fc: Tensor) -> dict[str, float]:
 
 
 def moments(train: FCBatch, synthetic: FCBatch) -> dict[str, float]:
-    """Edge means and within-class variances against the subjects the generator learnt from."""
+    """Return edge means and within-class variances against the subjects the generator learnt from."""
     real = edges(train.fc)
     fake = edges(synthetic.fc)
     var_real = within_class_variance(real, train.y)
@@ -48,7 +48,7 @@ def moments(train: FCBatch, synthetic: FCBatch) -> dict[str, float]:
 
 
 def class_effect(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> dict[str, float]:
-    """Class difference: correlation with the held-out one, size over that of the training part.
+    """Return the class difference: correlation with the held-out one, size over that of the training part.
 
     NaN where a class is missing.
     """
@@ -61,7 +61,7 @@ def class_effect(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> dict[str,
 
 
 def class_difference(batch: FCBatch) -> Tensor:
-    """Mean edges of patients minus controls (p,)."""
+    """Return the mean edges of patients minus controls (p,)."""
     e = edges(batch.fc)
     patients = e[batch.y == 1]
     controls = e[batch.y == 0]
@@ -69,7 +69,7 @@ def class_difference(batch: FCBatch) -> Tensor:
 
 
 def spectrum(fc: Tensor) -> Tensor:
-    """Mean sorted eigenvalues (R,), largest first."""
+    """Return the mean sorted eigenvalues (R,), largest first."""
     return torch.linalg.eigvalsh(fc.double()).mean(0).flip(0)
 
 
@@ -84,7 +84,7 @@ def matched_density(fc: Tensor, density: float = 0.15) -> Tensor:
 
 
 def topology(fc: Tensor, density: float = 0.15) -> dict[str, Tensor]:
-    """Four measures per subject (n,) of the graph at matched density.
+    """Return four measures per subject (n,) of the graph at matched density.
 
     ``strength`` mean edge weight; ``clustering`` mean share of closed triangles; ``efficiency``
     mean inverse shortest path of the 0/1 graph (Latora & Marchiori 2001); ``modularity`` Q of
@@ -105,7 +105,7 @@ def topology(fc: Tensor, density: float = 0.15) -> dict[str, Tensor]:
 
 
 def _efficiency(a: Tensor) -> Tensor:
-    """Mean 1/d over pairs; unreachable pairs count 0."""
+    """Return the mean 1/d over pairs; unreachable pairs count 0."""
     rois = a.shape[-1]
     graphs = a.cpu().numpy()
     steps = np.stack([shortest_path(graph, unweighted=True) for graph in graphs])
@@ -130,7 +130,7 @@ def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
 
 
 def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
-    """Spectrum distance and topology distances of two sets of FC matrices."""
+    """Return spectrum distance and topology distances of two sets of FC matrices."""
     distance = (spectrum(fc) - spectrum(reference)).abs()
     out = {"spectrum_distance": float(distance.mean())}
     real = topology(reference)
@@ -144,7 +144,7 @@ def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
 
 # -- two samples ---------------------------------------------------------------------------------
 def embed(reference: Tensor, fc: Tensor, dimensions: int = 50) -> tuple[Tensor, Tensor]:
-    """Both sets of FC in at most `dimensions` principal axes of their union (Fisher z).
+    """Return both sets of FC in at most `dimensions` principal axes of their union (Fisher z).
 
     In the 6,670 raw dimensions neighbour-based measures mislead (generators.md 3.2). The union
     treats both sets alike; axes of one set would favour it.
@@ -163,7 +163,7 @@ def embed(reference: Tensor, fc: Tensor, dimensions: int = 50) -> tuple[Tensor, 
 def mmd(
     a: Tensor, b: Tensor, rng: np.random.Generator, permutations: int = 200
 ) -> dict[str, float]:
-    """Unbiased squared maximum mean discrepancy with an RBF of median width; permutation p.
+    """Return the unbiased squared maximum mean discrepancy with an RBF of median width; permutation p.
 
     References
     ----------
@@ -197,7 +197,7 @@ def mmd(
 def ridge_scores(
     x: Tensor, target: Tensor, query: Tensor, per_subject: float
 ) -> Tensor:
-    """Ridge regression on standardised features, in its dual form; scores of `query` (m,).
+    """Return ridge regression on standardised features, in its dual form; scores of `query` (m,).
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def ridge_scores(
 def classifier_test(
     a: Tensor, b: Tensor, rng: np.random.Generator, folds: int = 5
 ) -> float:
-    """C2ST: cross-validated AUROC of a ridge classifier between two sets; 0.5 is best.
+    """Return C2ST: cross-validated AUROC of a ridge classifier between two sets; 0.5 is best.
 
     References
     ----------
@@ -245,7 +245,7 @@ def classifier_test(
 
 
 def coverage(real: Tensor, fake: Tensor, k: int = 5) -> dict[str, float]:
-    """Precision, recall (Kynkaanniemi 2019), density and coverage (Naeem 2020)."""
+    """Return precision, recall (Kynkaanniemi 2019), density and coverage (Naeem 2020)."""
     k = min(k, len(real) - 1, len(fake) - 1)
     among_real = torch.cdist(real, real)
     among_fake = torch.cdist(fake, fake)

@@ -75,7 +75,7 @@ def judge_all(
     training: Training,
     device: torch.device | str = "cpu",
 ) -> list[dict[str, Any]]:
-    """Numbers of every set; classifiers of equal size are trained side by side on a GPU."""
+    """Return numbers of every set; classifiers of equal size are trained side by side on a GPU."""
     out: list[dict[str, Any]] = []
     for s in sets:
         numbers = judge_fidelity(s.train, s.test, s.synthetic, seed=s.seed)
@@ -133,7 +133,7 @@ def judge(
 def judge_fidelity(
     real_train: FCBatch, real_test: FCBatch, synthetic: FCBatch, *, seed: int = 0
 ) -> dict[str, float]:
-    """All numbers that need no classifier of the diagnosis.
+    """Compute all numbers that need no classifier of the diagnosis.
 
     Means, variances and the class effect use all of `synthetic`; measures that depend on the
     number of subjects (MMD, C2ST, coverage, topology) use as many as there are training
@@ -161,7 +161,7 @@ def judge_fidelity(
 def collapse_warnings(
     numbers: Mapping[str, Any], diagnostics: Mapping[str, Any]
 ) -> list[str]:
-    """In what way it collapsed: samples do not depend on z, or are nearly the same in a class."""
+    """Return how a generator collapsed: no dependence on z, or almost no variance in a class."""
     found = []
     if diagnostics.get("active_units") == 0:
         found.append("no latent unit is active")

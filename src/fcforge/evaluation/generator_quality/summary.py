@@ -42,7 +42,7 @@ POSSIBLE = {
 
 
 def possible(metric: str) -> tuple[float, float]:
-    """Smallest and largest value that a metric can have."""
+    """Return the smallest and largest value that a metric can have."""
     for limits, ends in POSSIBLE.items():
         if metric.endswith(ends):
             return limits
@@ -52,7 +52,7 @@ def possible(metric: str) -> tuple[float, float]:
 def interval(
     values: Sequence[float], limits: tuple[float, float] = (-math.inf, math.inf)
 ) -> Estimate:
-    """Mean of independent values and its 95 % t interval, within what is possible.
+    """Return the mean of independent values and its 95 % t interval, within what is possible.
 
     There is no interval from fewer than `FEWEST_SEEDS` values.
     """
@@ -68,7 +68,7 @@ def interval(
 
 
 def by_seed(records: Records) -> dict[tuple[str, str], dict[int, float]]:
-    """Row and metric to its mean over sites, seed by seed."""
+    """Return the mean over sites of every row and metric, seed by seed."""
     cells: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     for record in records:
         for name, value in {**record["diagnostics"], **record["numbers"]}.items():
@@ -81,7 +81,7 @@ def by_seed(records: Records) -> dict[tuple[str, str], dict[int, float]]:
 
 
 def summarise(records: Records) -> dict[str, dict[str, Estimate]]:
-    """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
+    """Return every row's metrics: mean over sites within a seed, interval over seeds."""
     summary: dict[str, dict[str, Estimate]] = {}
     for (row, name), seeds in by_seed(records).items():
         summary.setdefault(row, {})[name] = interval(
@@ -91,7 +91,7 @@ def summarise(records: Records) -> dict[str, dict[str, Estimate]]:
 
 
 def collapse_list(records: Records) -> list[str]:
-    """What collapsed, how often and in what way, row by row."""
+    """Return a sentence for every collapsed generator: how often and in what way."""
     total = Counter(record["row"] for record in records)
     found: Counter[tuple[str, str]] = Counter()
     for record in records:
@@ -116,7 +116,7 @@ def _printed() -> dict[tuple[str, str], str]:
 
 
 def published(classifier: str, row: str) -> str:
-    """``0.726 / 0.753 / 0.669 / 0.683``, a dash where the paper has no such cell."""
+    """Return the paper's cell, e.g. ``0.726 / 0.753 / 0.669 / 0.683``, or a dash."""
     return _printed().get((classifier, row), "–")
 
 
@@ -157,7 +157,7 @@ def write_portraits(folder: Path, portraits: Portraits) -> None:
 
 
 def read_judgement(folder: Path) -> Judgement:
-    """What `fcforge judge` left in a folder."""
+    """Read the results of `fcforge judge` from a folder."""
     if not ((folder / RECORDS).exists() and (folder / PORTRAITS).exists()):
         raise DataError(
             f"holds no finished judgement ({RECORDS} and {PORTRAITS}).",

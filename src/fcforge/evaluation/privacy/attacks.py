@@ -20,14 +20,14 @@ KNOWN = "likelihood ratio, site known"
 
 
 def distances(a: Array, b: Array, **how: Any) -> Array:
-    """Distances (n, m) between the rows of a and b, as `scipy.spatial.distance.cdist`."""
+    """Return distances (n, m) between the rows of a and b, as `scipy.spatial.distance.cdist`."""
     from scipy.spatial.distance import cdist  # slow to import
 
     return cdist(a, b, **how)
 
 
 def correlations(a: Array, b: Array) -> Array:
-    """Pearson correlations (n, m) between the rows of a and b."""
+    """Return Pearson correlations (n, m) between the rows of a and b."""
 
     def unit(x: Array) -> Array:
         x = x - x.mean(1, keepdims=True)
@@ -38,14 +38,14 @@ def correlations(a: Array, b: Array) -> Array:
 
 
 def nearest_distance(x: Array, records: Array) -> Array:
-    """Log of the distance to the closest record, floored at a millionth of the typical one."""
+    """Return log of the distance to the closest record, floored at a millionth of the typical one."""
     d = distances(x, records)
     typical = max(float(np.median(d)), TINY)
     return np.log(np.maximum(d.min(1), 1e-6 * typical))
 
 
 def distance_ratio(x: Array, records: Array, reference: Array) -> Array:
-    r"""Calibrated distance, :math:`-\log\, d(x, S) / d(x, \mathrm{Ref})`.
+    r"""Return calibrated distance, :math:`-\log\, d(x, S) / d(x, \mathrm{Ref})`.
 
     Dividing by the distance to people not trained on takes out that some people are near
     everybody (Chen et al., GAN-Leaks, CCS 2020).
@@ -54,7 +54,7 @@ def distance_ratio(x: Array, records: Array, reference: Array) -> Array:
 
 
 def kde_log_density(x: Array, points: Array) -> Array:
-    r"""Gaussian kernel density with Scott's bandwidth, as ``scipy.stats.gaussian_kde``.
+    r"""Return Gaussian kernel density with Scott's bandwidth, as ``scipy.stats.gaussian_kde``.
 
     .. math:: p(x) = \frac1m \sum_j N(x; s_j, h^2 \Sigma), \quad h = m^{-1/(d+4)}
 
@@ -75,7 +75,7 @@ def kde_log_density(x: Array, points: Array) -> Array:
 
 
 def domias(x: Array, records: Array, reference: Array) -> Array:
-    r"""DOMIAS, :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
+    r"""Return DOMIAS, :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
 
     Both densities are taken on the principal axes of the released records, the space in which
     a generator repeats its subjects.
@@ -96,7 +96,7 @@ def domias(x: Array, records: Array, reference: Array) -> Array:
 
 
 def class_mean(y: Array, records: Array, records_y: Array) -> Array:
-    """Mean record of each target's class, (n, p); of all records where that class is missing."""
+    """Return the mean record of each target's class, (n, p); of all records where that class is missing."""
     means = []
     for c in (0, 1):
         own = records[records_y == c]
@@ -112,7 +112,7 @@ def mean_shift(
     reference: Array,
     reference_y: Array,
 ) -> Array:
-    r"""Summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
+    r"""Return summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
 
     Only the released class mean is used: with 6670 edges and a hundred people even a mean says
     who is in it (Homer et al., PLoS Genetics 2008).
@@ -124,7 +124,7 @@ def mean_shift(
 
 
 def other_scan(half: Array, records: Array, reference: Array) -> Array:
-    """Fingerprint membership: highest correlation with a record, less that with a reference.
+    """Return fingerprint membership: highest correlation with a record, less that with a reference.
 
     What all people share (the reference's mean FC) is taken out first; on ABIDE that raises the
     AUC against a copying generator from 0.92 to 0.95.
@@ -135,7 +135,7 @@ def other_scan(half: Array, records: Array, reference: Array) -> Array:
 
 
 def linked(known: Array, x: Array, records: Array, alike: Alike) -> Array:
-    """Whether what is known of person i leads through the best record to x_i; (n,) of 0 and 1.
+    """Return whether what is known of person i leads through the best record to x_i; (n,) of 0 and 1.
 
     This is what a link needs: the record at hand points at one person, and at the right one. Known
     is the scan trained on, or another of the same person: with `correlations`, identification by
@@ -147,7 +147,7 @@ def linked(known: Array, x: Array, records: Array, alike: Alike) -> Array:
 
 
 def nearness(a: Array, b: Array) -> Array:
-    """Distances (n, m) between the rows of a and b, the nearest the largest."""
+    """Return distances (n, m) between the rows of a and b, the nearest the largest."""
     return -distances(a, b)
 
 
@@ -174,12 +174,12 @@ def leverage(rows: Array, root: Array) -> Array:
 
 
 def alignment(x: Array, rows: Array, reference: Array) -> Array:
-    """Largest |correlation| of x less the reference mean with any released row of edges."""
+    """Return the largest |correlation| of x less the reference mean with any released row of edges."""
     return np.abs(correlations(x - reference.mean(0), rows)).max(1)
 
 
 def shadow(features: Array, member: Array) -> Array:
-    r"""Shadow-model attack: likelihood ratio of "trained on" against "not", per person.
+    r"""Return shadow-model attack: likelihood ratio of "trained on" against "not", per person.
 
     Every world in turn is the target, all others are its shadows: for person i and feature f,
     means :math:`\mu_{in}, \mu_{out}` over the shadows with and without i, variances pooled over
@@ -204,7 +204,7 @@ def shadow(features: Array, member: Array) -> Array:
 
 
 def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
-    """Log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
+    """Return log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
     n_in = inside.sum(0)[:, None]
     n_out = (~inside).sum(0)[:, None]
     sum_in = (shadows * inside[..., None]).sum(0)
@@ -222,7 +222,7 @@ def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
 
 
 def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
-    """Log density (n,) of `own` (n, f) about a mean (n, f), up to a constant.
+    """Return log density (n,) of `own` (n, f) about a mean (n, f), up to a constant.
 
     The variance is that of the shadows (K, n, f) under `mask` (K, n), pooled over people.
     """
@@ -242,7 +242,7 @@ def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
 # row v), and asks whether it is in the sum. All take the sums of K releases (`totals`, (K, d)), how
 # many people each has (`members`, (K,)) and the rows (n, d) of n people, and give scores (K, n).
 def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ...]:
-    """All three in coordinates of the people's span, where there are fewer people than numbers.
+    """Return all three in coordinates of the subjects' span, if that is smaller.
 
     What lies off the span is noise that no row touches: every inner product with a person stays.
     """
@@ -256,7 +256,7 @@ def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ..
 def sample_known(
     totals: Array, members: Array, rows: Array, reference: Array, noise: float
 ) -> Array:
-    r"""Likelihood ratio of an attacker with m people of the same hospital who are not in it.
+    r"""Return the likelihood ratio of an attacker with m people of the same hospital who are not in it.
 
     Mean and (shrunk, Ledoit & Wolf 2004) covariance are theirs; the sum of n people varies about
     n times their mean by :math:`n (1 + n / m) \Sigma + \sigma^2 I`, their own mean being uncertain.
@@ -270,7 +270,7 @@ def sample_known(
 
 
 def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Array:
-    r"""Likelihood ratio of an attacker who knows the rows of all N people, but not which n are in.
+    r"""Return the likelihood ratio of an attacker who knows the rows of all N people, but not which n are in.
 
     The worst case short of knowing who else is in: true mean and covariance, and the sum of a
     random part of N people varies by :math:`n (1 - n / N) \Sigma + \sigma^2 I` only.
@@ -283,7 +283,7 @@ def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Arra
 def likelihood_ratio(
     totals: Array, members: Array, rows: Array, mean: Array, spread: Array, noise: float
 ) -> Array:
-    r"""Log likelihood ratio of "v is in the sum" against "somebody else is", sums being Gaussian.
+    r"""Return log likelihood ratio of "v is in the sum" against "somebody else is", sums being Gaussian.
 
     .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - n \mu) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
 
@@ -314,7 +314,7 @@ def sum_shift(
     reference: Array,
     reference_y: Array,
 ) -> Array:
-    r"""Summary-statistic attack, :math:`\langle v - m_y,\; T / n - m \rangle`.
+    r"""Return summary-statistic attack, :math:`\langle v - m_y,\; T / n - m \rangle`.
 
     The released mean's shift from the reference mean m, along what sets a person apart from the
     reference of the same diagnosis (Homer et al., PLoS Genetics 2008).
@@ -324,7 +324,7 @@ def sum_shift(
 
 
 def loss_drop(residual: Array, coordinates: Array, step: Array) -> Array:
-    r"""How much better the released head fits a person than the public head did.
+    r"""Return how much better the released head fits a person than the public head did.
 
     :math:`r^2 - (r - u^\top \beta)^2` with r the public head's residual of a person (n,), u the
     coordinates (n, d) and :math:`\beta` the steps from the public head (K, d).

@@ -66,7 +66,7 @@ class AuditRow:
     is_reference: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, intervals as [value, low, high]."""
+        """Return plain numbers, intervals as [value, low, high]."""
         found = {}
         for name, value in vars(self).items():
             found[name] = value.to_json() if isinstance(value, Estimate) else value
@@ -74,7 +74,7 @@ class AuditRow:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "AuditRow":
-        """Inverse of `to_json` (to four digits)."""
+        """Invert `to_json` (to four digits)."""
         found: dict[str, Any] = dict(data)
         for key, value in data.items():
             if isinstance(value, list):
@@ -90,22 +90,22 @@ class AuditResult:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain nested data."""
+        """Return plain nested data."""
         rows = [row.to_json() for row in self.rows]
         return {"about": dict(self.about), "rows": rows}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "AuditResult":
-        """Inverse of `to_json`."""
+        """Invert `to_json`."""
         rows = map(AuditRow.from_json, data["rows"])
         return cls(tuple(rows), dict(data["about"]))
 
     def row(self, release: str, attack: str) -> AuditRow:
-        """The row of that attack on that release."""
+        """Return the row of that attack on that release."""
         return next(r for r in self.rows if (r.release, r.attack) == (release, attack))
 
     def beats_chance(self, row: AuditRow) -> bool:
-        """Whether an attack surely beat guessing, and what it does on the untrained row."""
+        """Return whether an attack surely beat guessing, and what it does on the untrained row."""
         if row.release == UNTRAINED:
             return False
         untrained = [
@@ -117,7 +117,7 @@ class AuditResult:
         return row.auc.low > 0.5 and row.auc.value > to_beat
 
     def words(self) -> list[str]:
-        """Whether the strongest attack tells who took part, and how often it is right."""
+        """Return whether the strongest attack tells who took part, and how often it is right."""
         rows = [row for row in self.rows if not row.is_reference]
         if given := self.about.get(
             "released"
@@ -132,7 +132,7 @@ class AuditResult:
 
 
 def read_audit(path: str | Path) -> AuditResult:
-    """An audit from its audit.json, e.g. for the report page."""
+    """Return an audit from its audit.json, e.g. for the report page."""
     try:
         return AuditResult.from_json(json.loads(Path(path).read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -46,7 +46,7 @@ RECORD_ATTACKS = ("distance ratio", "DOMIAS", "class mean")  # seen by shadow mo
 
 
 def vectors(fc: torch.Tensor) -> np.ndarray:
-    """Fisher-z edges (n, p) as float64."""
+    """Return Fisher-z edges (n, p) as float64."""
     return fisher_z(edges(fc)).double().numpy()
 
 
@@ -69,7 +69,7 @@ class People:
 
 
 def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Boolean mask of a random `share` of each class."""
+    """Return boolean mask of a random `share` of each class."""
     chosen = np.zeros(len(y), dtype=bool)
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
@@ -80,14 +80,14 @@ def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
 
 
 def world_members(y: np.ndarray, plan: AuditPlan) -> np.ndarray:
-    """Who is trained on in each world, (K, n) of `MEMBER` and `OUTSIDER`."""
+    """Return the training subjects of each world, (K, n) of `MEMBER` and `OUTSIDER`."""
     draws = (numpy_rng(plan.seed, "audit world", k) for k in range(plan.worlds))
     inside = np.stack([stratified(y, 0.5, rng) for rng in draws])
     return np.where(inside, MEMBER, OUTSIDER)
 
 
 def pseudo_members(member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The control's members: half of each world's outsiders; true members are left out."""
+    """Return the control's members: half of each world's outsiders; true members are left out."""
     out = np.full(member.shape, UNUSED)
     for row, real in zip(out, member, strict=True):
         outside = np.flatnonzero(real == OUTSIDER)
@@ -129,7 +129,7 @@ def summarise(
     plan: AuditPlan,
     shadowed: Sequence[str] = RECORD_ATTACKS,
 ) -> Iterator[AuditRow]:
-    """Rows of one release from its worlds' evidence.
+    """Return rows of one release from its worlds' evidence.
 
     Where there are four worlds, models of the others' `shadowed` scores attack it, too.
     """
@@ -187,7 +187,7 @@ def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> 
 
 
 def about_people(who: People, member: np.ndarray, plan: AuditPlan) -> dict[str, Any]:
-    """How many people an audit had, and how it was made."""
+    """Return how many subjects an audit had and how it was made."""
     trained = int((member == MEMBER).sum(1).mean())
     counts = {"people": len(who.batch), "trained_on": trained}
     return {**counts, "reference_people": len(who.reference), "plan": asdict(plan)}
@@ -201,7 +201,7 @@ def _attacked(
     plan: AuditPlan,
     device: str,
 ) -> Iterator[AuditRow]:
-    """Rows of one release per world, attacked at once so that only scores stay in memory."""
+    """Return rows of one release per world, attacked at once so that only scores stay in memory."""
     untrained = name == UNTRAINED
     evidence = []
     for k, inside in enumerate(member == MEMBER):
@@ -304,7 +304,7 @@ def audit_generators(
 def in_halves(
     cohort: Cohort, y: torch.Tensor, path: str | Path
 ) -> tuple[FCBatch, torch.Tensor]:
-    """The second halves of those subjects' runs that a file has, and the first (n, R, R).
+    """Return the second halves of those subjects' runs that a file has, and the first (n, R, R).
 
     The file is an .npz with ``subject_id`` (n,) and ``fc_first``, ``fc_second`` (n, E), upper
     triangles row by row; nothing in it is unpickled.

@@ -21,7 +21,7 @@ Draws = tuple[Array, Array]
 
 
 def auc(inside: Array, outside: Array, p: Array, q: Array) -> Any:
-    r"""Area under the ROC curve, :math:`P(s_{in} > s_{out}) + \frac12 P(s_{in} = s_{out})`.
+    r"""Return the area under the ROC curve, :math:`P(s_{in} > s_{out}) + \frac12 P(s_{in} = s_{out})`.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def auc(inside: Array, outside: Array, p: Array, q: Array) -> Any:
 def tpr_at_fpr(
     inside: Array, outside: Array, p: Array, q: Array, fpr: float = 0.01
 ) -> float:
-    """Share of members above the lowest threshold that at most `fpr` of the outsiders exceed.
+    """Return the share of members above the lowest threshold that at most `fpr` of the outsiders exceed.
 
     Thresholds are outsiders' scores, so with fewer than 1 / fpr outsiders no false alarm is
     allowed at all.
@@ -63,7 +63,7 @@ def tpr_at_fpr(
 
 
 def _weights(rng: Generator, n_draws: int, worlds: int, subjects: int) -> Draws:
-    """Bayesian-bootstrap weights of subjects (n_draws, n), the same in all worlds, and of worlds.
+    """Return Bayesian-bootstrap weights of subjects (n_draws, n), the same in all worlds, and of worlds.
 
     One world weighs one: then subjects alone are drawn.
     """
@@ -81,7 +81,7 @@ def _interval(value: float, draws: Array) -> Estimate:
 
 
 def _share(rate: Callable[[Array], float], inside: Array, draws: Draws) -> Estimate:
-    """A share by weights (K, n) of who is inside (K, n), and its interval.
+    """Return a share by weights (K, n) of the members (K, n), and its interval.
 
     None or all of n people still leaves room (Clopper & Pearson).
     """
@@ -98,7 +98,7 @@ def _share(rate: Callable[[Array], float], inside: Array, draws: Draws) -> Estim
 
 
 def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -> Array:
-    """Weighted mean over worlds of each world's AUC; (B,) for weights (B, n) and (B, K)."""
+    """Return the weighted mean over worlds of each world's AUC; (B,) for weights (B, n) and (B, K)."""
     areas = []
     for s, m in zip(scores, member, strict=True):
         inside = m == MEMBER
@@ -111,7 +111,7 @@ def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -
 def membership(
     scores: Array, member: Array, rng: Generator, *, n_draws: int = 200
 ) -> tuple[Estimate, Estimate]:
-    """AUC (mean over worlds) and TPR at 1 % FPR (worlds pooled) of an attack.
+    """Return AUC (mean over worlds) and TPR at 1 % FPR (worlds pooled) of an attack.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def membership(
 def identification(
     hits: Array, member: Array, rng: Generator, *, n_draws: int = 200
 ) -> Estimate:
-    """Share of members who were identified; `hits` (K, n) is 1 where a link was right."""
+    """Return the share of members who were identified; `hits` (K, n) is 1 where a link was right."""
     inside = member == MEMBER
 
     def rate(w: Array) -> float:
