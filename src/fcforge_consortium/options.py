@@ -228,6 +228,13 @@ class BaseModelRequest(Request):
 
 
 @dataclass(frozen=True)
+class LedgerShowRequest(JsonRequest):
+    """A hospital's ledger to be shown."""
+
+    file: Path = option(help="Ledger, e.g. fcforge.private.", metavar="LEDGER")
+
+
+@dataclass(frozen=True)
 class VerifyRequest(FileRequest, JsonRequest):
     """A file to be verified."""
 

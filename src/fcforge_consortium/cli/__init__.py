@@ -5,7 +5,7 @@ from collections.abc import Callable
 import typer
 
 from fcforge.core.errors import ConfigError
-from fcforge_consortium.cli import commands, keys
+from fcforge_consortium.cli import commands, keys, ledger
 
 HELP = (
     "Build a model across hospitals by exchanging signed files, without sending scans."
@@ -63,6 +63,7 @@ def register(app: typer.Typer) -> None:
             name = command.__name__.replace("_", "-")
             consortium.command(name, rich_help_panel=panel)(command)
     consortium.add_typer(commands.chain, name="chain", rich_help_panel=TOGETHER)
+    consortium.add_typer(ledger.ledger, name="ledger", rich_help_panel=TOGETHER)
     consortium.add_typer(keys.keys, name="keys", rich_help_panel=KEYS)
     consortium.add_typer(keys.aggregators, name="aggregators", rich_help_panel=KEYS)
     app.add_typer(consortium, name="consortium", rich_help_panel="Consortium")

@@ -50,7 +50,8 @@ def begin_chain(
     request = replace(request, site=site_name(request.site))
     archive.require_place(request.out)
     key = read_signer(request.sign)
-    people = load_people(request.data, [request.site], **request.loading)
+    with at(request.data):
+        people = load_people(request.data, [request.site], **request.loading)
     before = begin(request, people, key)
     return _train(before, people, request, key, warn, tick)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fcforge.core.errors import ConfigError
+from fcforge.core.errors import ConfigError, at
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people
 from fcforge_consortium.ledger.ledger import default_ledger
@@ -56,6 +56,7 @@ def people_for(
     Cohort
     """
     loading = request.loading | exchange.root.policy.loading
-    people = load_people(request.data, [site], **loading)
+    with at(request.data):
+        people = load_people(request.data, [site], **loading)
     exchange.require_fit(people)
     return people

@@ -341,3 +341,23 @@ def test_keys_are_never_overwritten(tmp_path):
     before = (tmp_path / "k.pem").read_bytes()
     refused(consortium("keys", "new", tmp_path / "k.pem"), "exists already")
     assert (tmp_path / "k.pem").read_bytes() == before
+
+
+def test_a_ledger_shows_budgets_and_names_nobody(world):
+    site = SITES[0]
+    path = world / site / "start.private"
+    text = good(consortium("ledger", "show", path)).out
+    assert "Spent in all: epsilon 1, delta 1e-06." in text
+    people = COHORT.subject_id[COHORT.site == site].tolist()
+    assert not [who for who in people if who in text]
+    found = json.loads(good(consortium("ledger", "show", path, "--json")).out)
+    assert [entry["people"] for entry in found["entries"]] == [len(people)]
+    chain = good(consortium("ledger", "show", world / site / "chain.private")).out
+    assert "Spent in all: epsilon unlimited (no noise)" in chain
+
+
+def test_an_unknown_site_names_the_file(world, tmp_path):
+    data = world / SITES[0] / "data.npz"
+    told = ("contribute", "--site", "Nope", "--data", data, "--yes")
+    more = ("--state", world / "start.fcx", "--out", tmp_path / "x.fcx")
+    refused(consortium(*told, *more), str(data), "unknown site 'Nope'")

@@ -50,6 +50,8 @@ def world(tmp_path_factory):
     (folder / "bad.toml").write_text("[experiment")
     chain_config(folder / "small.toml")
     chain_config(folder / "er.toml", "er")
+    (folder / "beside_config.py").write_text("")
+    chain_config(folder / "code.toml", "beside_config:Method")
     save(start(exact_allowed=True).joined([]), folder / "seen.fcx")
     mine = {"data": folder / "people.npz", "ledger": folder / "start.private"}
     out, state = folder / "start.fcx", folder / "empty.fcx"
@@ -134,6 +136,7 @@ STEPS = {
             **OWN,
             "config": ("bad.toml", {}),
             "learner": ("x", {}),
+            "allow_code": (True, {"config": "code.toml"}),
             "allow_real_subjects": (True, {"config": "er.toml"}),
         },
     ),
