@@ -1,11 +1,18 @@
 """BrainNetGAN's layers against their definition, and what its generator must give."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from simulated_site import simulate
 
 from fcforge.core.randomness import torch_rng
-from fcforge.generators.brainnetgan import BrainNetGAN, critic, generate
+from fcforge.generators.brainnetgan import (
+    BrainNetGAN,
+    BrainNetGANState,
+    critic,
+    generate,
+)
 from fcforge.graphs import edges, fisher_z
 
 GAN = BrainNetGAN(steps=3, width=2, batch_size=8, noise=6)
@@ -44,3 +51,14 @@ def test_the_diagnosis_reaches_both_networks(start) -> None:
     value = critic(cri, fc, zeros)
     assert value.shape == (4,)
     assert not torch.allclose(value, critic(cri, fc, ones))
+
+
+def test_projection_makes_samples_valid() -> None:
+    site = simulate(12, rois=8)
+    gen, _ = GAN.start(site, torch_rng(0))
+    gen["baseline"] = 2 * torch.randn(28, generator=torch_rng(1))
+    model = BrainNetGANState(gen)
+    raw = GAN.draw(model, site.y, torch_rng(2))
+    clipped = replace(GAN, project="clip").draw(model, site.y, torch_rng(2))
+    assert torch.linalg.eigvalsh(raw).min() < 0
+    assert torch.linalg.eigvalsh(clipped.double()).min() > 0

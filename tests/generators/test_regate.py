@@ -76,3 +76,16 @@ def test_one_class_alone_does_not_divide_by_zero() -> None:
     state = ReGATE(epochs=2).fit(controls, torch_rng(0))
     assert float(state.model.y_sd) == pytest.approx(0.1)
     assert torch.isfinite(ReGATE().sample(state, controls.y, torch_rng(1)).fc).all()
+
+
+def test_projection_makes_samples_valid() -> None:
+    site = simulate(16, rois=8)
+    model = ReGATE(epochs=2).learn(site, torch_rng(0))
+    model.network["edge_bias"] = 3 * torch.randn(28, generator=torch_rng(2))
+    raw = ReGATE().draw(model, site.y, torch_rng(1))
+    clipped = ReGATE(project="clip").draw(model, site.y, torch_rng(1))
+    assert torch.linalg.eigvalsh(raw).min() < 0
+    assert torch.linalg.eigvalsh(clipped.double()).min() > 0
+    torch.testing.assert_close(
+        clipped.diagonal(dim1=-2, dim2=-1), torch.ones(len(site.y), 8)
+    )

@@ -6,13 +6,14 @@ on the diagnosis, the edge baseline and the schedule are ours.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.core.settings import at_least, limits
 from fcforge.generators.base import N_CLASSES, RNG, FCBatch
+from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.nn.edge_to_edge import edge_to_edge, init_edge_to_edge
@@ -73,6 +74,9 @@ class BrainNetGAN(WGAN):
         cores do in minutes.
     width : int
         Channels of the critic's first layer (the second has twice as many).
+    project : {"none", "clip"}
+        Samples are not positive semidefinite by construction. "clip" raises their eigenvalues and
+        restores the unit diagonal.
     """
 
     name = "brainnetgan"
@@ -80,6 +84,7 @@ class BrainNetGAN(WGAN):
     betas = (0.0, 0.9)
     networks = (generate, critic)
     width: int = 8
+    project: Literal["none", "clip"] = "none"
 
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
         """Draw both networks; edge baselines start at the mean FC."""
@@ -97,5 +102,6 @@ class BrainNetGAN(WGAN):
         return gen, cri
 
     def draw(self, model: BrainNetGANState, y: Tensor, rng: RNG) -> Tensor:
-        """Generate FC; samples are not positive semidefinite by construction."""
-        return from_edges(edges(self.generate(model.network, y, rng)))
+        """Generate FC, projected if `project` asks for it."""
+        fc = from_edges(edges(self.generate(model.network, y, rng)))
+        return clip_to_correlation(fc) if self.project == "clip" else fc

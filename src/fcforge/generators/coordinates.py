@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from fcforge.graphs import edges, from_edges, n_rois_of
+from fcforge.graphs import edges, from_edges, n_rois_of, symmetric_eigen
 from fcforge.nn.resources import one_thread
 
 # (node, weight) of 4-point rules on [0, 1], the half with s <= 1/2: Gauss-Legendre's, and the
@@ -65,6 +65,20 @@ def unit_diagonal(matrix: Tensor) -> Tensor:
     out = 0.5 * (out + out.mT)
     out.diagonal(dim1=-2, dim2=-1).fill_(1.0)
     return out.clamp(-1.0, 1.0)
+
+
+def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
+    """Return a correlation matrix near `matrix`: eigenvalues of at least `floor`, unit diagonal.
+
+    Parameters
+    ----------
+    matrix : Tensor of shape (n, R, R)
+        Symmetric.
+    floor : float
+    """
+    values, vectors = symmetric_eigen(matrix)
+    clipped = (vectors * values.clamp_min(floor)[..., None, :]) @ vectors.mT
+    return unit_diagonal(clipped)
 
 
 def _slope(values: Tensor, vectors: Tensor, coarse: bool) -> Tensor:

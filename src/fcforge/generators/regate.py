@@ -9,7 +9,7 @@ they are not registered and stay at their start).
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from fcforge.generators.base import (
     normal,
     trainable,
 )
+from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.latent import kl_per_unit, latent_given_y
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.nn.layers import affine, init_linear
@@ -106,6 +107,9 @@ class ReGATE(Generator):
         Of reconstruction + KL against the trait loss.
     epochs, batch_size, lr
         Adam.
+    project : {"none", "clip"}
+        Samples are not positive semidefinite by construction. "clip" raises their eigenvalues and
+        restores the unit diagonal.
     """
 
     name = "regate"
@@ -118,6 +122,7 @@ class ReGATE(Generator):
     epochs: int = 200
     batch_size: int = 16
     lr: float = 1e-3
+    project: Literal["none", "clip"] = "none"
 
     def learn(self, batch: FCBatch, rng: RNG) -> ReGATEState:
         """Minimise weight (Poisson NLL + KL) + squared trait error."""
@@ -175,14 +180,11 @@ class ReGATE(Generator):
         return self.weight * (poisson + kl_per_unit(mu, log_var).sum()) + trait_error
 
     def draw(self, model: ReGATEState, y: Tensor, rng: RNG) -> Tensor:
-        """Draw z | y, compute the log-rate and map it back to correlations.
-
-        They are not positive semidefinite by construction.
-        """
+        """Draw z | y, compute the log-rate and map it back to correlations."""
         p = model.network
         noise = normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
         trait = (y.to(noise.dtype) - model.y_mean) / model.y_sd
         eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), model.mask)
-        return from_edges(
-            torch.tanh(model.unit * eta.clamp(-10.0, 10.0) + model.centre)
-        )
+        z = model.unit * eta.clamp(-10.0, 10.0) + model.centre
+        fc = from_edges(torch.tanh(z))
+        return clip_to_correlation(fc) if self.project == "clip" else fc
