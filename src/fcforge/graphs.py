@@ -1,6 +1,6 @@
 """FC matrices to graphs: pure functions on (n, R, R), one builder for real and synthetic.
 
-Nothing here is learnt and no number of ROIs is assumed. Diagonals carry no information (1 in a
+Nothing here is learned and no number of ROIs is assumed. Diagonals carry no information (1 in a
 stored correlation matrix, 0 or anything in a generated one), so every function overwrites them:
 a real and a synthetic subject with equal edges give equal graphs.
 """
@@ -19,18 +19,18 @@ EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, neve
 
 
 def _eye_of(matrices: Tensor) -> Tensor:
-    """The identity (R, R) that goes with matrices (..., R, R)."""
+    """Return the identity (R, R) in the type and on the device of matrices (..., R, R)."""
     rois = matrices.shape[-1]
     return torch.eye(rois, dtype=matrices.dtype, device=matrices.device)
 
 
 def without_diagonal(fc: Tensor) -> Tensor:
-    """Copy of (..., R, R) with zeros on the diagonal."""
+    """Return a copy of (..., R, R) with zeros on the diagonal."""
     return fc * (1.0 - _eye_of(fc))
 
 
 def adjacency(fc: Tensor, tau: float = TAU) -> Tensor:
-    r"""Thresholded graph of an FC matrix.
+    r"""Threshold FC matrices to weighted graphs.
 
     .. math:: A_{ij} = c_{ij} \, [c_{ij} \ge \tau], \quad A_{ii} = 0
 
@@ -51,12 +51,12 @@ def adjacency(fc: Tensor, tau: float = TAU) -> Tensor:
 
 
 def binary(adj: Tensor) -> Tensor:
-    """1 where a weighted adjacency (n, R, R) has an edge, else 0."""
+    """Return 1 where a weighted adjacency (n, R, R) has an edge, else 0."""
     return (adj != 0).to(adj.dtype)
 
 
 def gcn_norm(adj: Tensor) -> Tensor:
-    r"""Symmetric normalisation with self loops, as PyG's ``gcn_norm``.
+    r"""Normalise symmetrically with self loops, as PyG's ``gcn_norm``.
 
     .. math:: P = D^{-1/2} (A + I) D^{-1/2}, \quad D_{ii} = 1 + \sum_j A_{ij}
 
@@ -73,19 +73,19 @@ def gcn_norm(adj: Tensor) -> Tensor:
 
 
 def mean_norm(adj: Tensor) -> Tensor:
-    """Row-normalised 0/1 adjacency (n, R, R): the mean over neighbours, 0 for isolated nodes."""
+    """Return the operator (n, R, R) that averages over neighbours; rows of isolated nodes are 0."""
     edges_ = binary(adj)
     return edges_ / edges_.sum(-1, keepdim=True).clamp_min(1.0)
 
 
 def attention_mask(adj: Tensor) -> Tensor:
-    """0 where a node may attend (its neighbours and itself), -inf elsewhere; (n, R, R)."""
+    """Return 0 where a node may attend (its neighbours and itself), -inf elsewhere; (n, R, R)."""
     open_ = binary(adj) + _eye_of(adj)
     return torch.where(open_ > 0, 0.0, float("-inf")).to(adj.dtype)
 
 
 def node_features(fc: Tensor) -> Tensor:
-    """FC rows as node features, standardised per column within each graph.
+    """Return FC rows as node features, standardised per column within each graph.
 
     The diagonal is set to 0 first, so that real and synthetic subjects are built alike
     (methods.md M15). A constant column (a flat ROI) becomes 0.
@@ -106,7 +106,7 @@ def node_features(fc: Tensor) -> Tensor:
 
 
 def laplacian(adj: Tensor) -> Tensor:
-    """Normalised Laplacian I - D^-1/2 A D^-1/2 of (n, R, R); zero rows for isolated nodes."""
+    """Return the Laplacian I - D^-1/2 A D^-1/2 of (n, R, R); rows of isolated nodes are 0."""
     deg = adj.sum(-1)
     present = (deg > 0).to(adj.dtype)
     tiny = torch.finfo(adj.dtype).tiny
@@ -116,10 +116,10 @@ def laplacian(adj: Tensor) -> Tensor:
 
 
 def laplacian_coordinates(adj: Tensor, k: int) -> Tensor:
-    """First `k` non-trivial eigenvectors of the normalised Laplacian, one coordinate row per ROI.
+    """Return the first `k` non-trivial eigenvectors of the normalised Laplacian, one row per ROI.
 
-    A graph of c components (isolated ROIs count) has c eigenvectors of eigenvalue 0 that say
-    only who belongs to which component; all c are skipped. Where fewer than `k` are left, the
+    A graph of c components (isolated ROIs count) has c eigenvectors of eigenvalue 0, which only
+    indicate the component; all c are skipped. Where fewer than `k` are left, the
     rest is 0. The sign of each vector is fixed: among the entries whose magnitude is within
     1e-6 of the largest, the one with the lowest ROI index is positive. (The sum of entries
     would not do: every eigenvector of a regular graph is orthogonal to 1.) Vectors of a
@@ -151,7 +151,7 @@ def laplacian_coordinates(adj: Tensor, k: int) -> Tensor:
 
 
 def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and -vectors of matrices (..., R, R), always computed on CPU cores.
+    """Return eigenvalues and -vectors of matrices (..., R, R), always computed on CPU cores.
 
     A GPU takes matrices of this size nearly one by one, and its basis of a repeated eigenvalue
     would not be the CPU's: models would depend on the device. A matrix with NaN or infinity in it
@@ -187,12 +187,12 @@ def _fix_sign(vectors: Tensor) -> Tensor:
 
 
 def fisher_z(fc: Tensor) -> Tensor:
-    """Variance-stabilising arctanh of correlations, clipped to ``|r| <= 0.9999``."""
+    """Return the arctanh of correlations clipped to ``|r| <= 0.9999``, which stabilises variance."""
     return torch.atanh(fc.clamp(-0.9999, 0.9999))
 
 
 def edges(fc: Tensor) -> Tensor:
-    """Upper triangle without diagonal, (n, R, R) -> (n, R (R - 1) / 2), row by row."""
+    """Return the upper triangle without diagonal, (n, R, R) -> (n, R (R - 1) / 2), row by row."""
     n = fc.shape[-1]
     rows, columns = torch.triu_indices(n, n, 1, device=fc.device)
     return fc.flatten(-2).index_select(
@@ -201,7 +201,7 @@ def edges(fc: Tensor) -> Tensor:
 
 
 def n_rois_of(n_edges: int) -> int:
-    """Number of ROIs whose upper triangle has `n_edges` entries."""
+    """Return the number of ROIs whose upper triangle has `n_edges` entries."""
     rois = int((1 + (1 + 8 * n_edges) ** 0.5) / 2)
     if rois * (rois - 1) // 2 != n_edges:
         raise DataError(
@@ -212,7 +212,7 @@ def n_rois_of(n_edges: int) -> int:
 
 
 def from_edges(upper: Tensor, diagonal: float = 1.0) -> Tensor:
-    """Symmetric matrices (n, R, R) from upper triangles (n, R (R - 1) / 2); inverse of `edges`."""
+    """Return symmetric matrices (n, R, R) from upper triangles; the inverse of `edges`."""
     rois = n_rois_of(upper.shape[-1])
     rows, columns = torch.triu_indices(rois, rois, 1, device=upper.device)
     full = upper.new_zeros(*upper.shape[:-1], rois, rois)
@@ -221,7 +221,7 @@ def from_edges(upper: Tensor, diagonal: float = 1.0) -> Tensor:
 
 
 def centre_edges(x: Tensor) -> Tensor:
-    r"""Edges (n, E) without the strength of their two ROIs: a fixed symmetric linear map.
+    r"""Remove the strength of both ROIs from edges (n, E): a fixed symmetric linear map.
 
     .. math:: x'_{ij} = x_{ij} - s_i - s_j + \bar s,\qquad s_i = \tfrac{1}{R}\sum_k x_{ik}
 
@@ -245,7 +245,7 @@ def centre_edges(x: Tensor) -> Tensor:
 
 
 def log_matrix(fc: Tensor, shrink: float = SHRINK) -> Tensor:
-    r"""Matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`; (n, R, R)."""
+    r"""Return the matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`; (n, R, R)."""
     return _SymmetricLog.apply((1 - shrink) * fc + shrink * _eye_of(fc))
 
 
@@ -281,18 +281,18 @@ class _SymmetricLog(torch.autograd.Function):
 
 
 def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
-    r"""Upper triangle of the matrix logarithm of the shrunk FC, (n, R, R) -> (n, E).
+    r"""Return the upper triangle of the matrix logarithm of the shrunk FC, (n, R, R) -> (n, E).
 
     .. math:: \mathrm{off}\,\log\big((1 - a) C + a I\big)
 
     A chart of correlation matrices in which averaging and straight lines stay valid matrices.
-    Strong shrinkage keeps the noisy small eigenvalues from ruling it.
+    Strong shrinkage keeps the noisy small eigenvalues from dominating it.
     """
     return edges(log_matrix(fc, shrink))
 
 
 def log_features(fc: Tensor, shrink: float = SHRINK) -> Tensor:
-    r"""Whole matrix logarithm of the shrunk FC as a vector, (n, R, R) -> (n, R (R + 1) / 2).
+    r"""Return the whole matrix logarithm of the shrunk FC as a vector, (n, R (R + 1) / 2).
 
     Edges first, then the diagonal divided by :math:`\sqrt 2`, so that distances are log-Euclidean
     distances of whole matrices (up to one factor); scaled to roughly unit spread.

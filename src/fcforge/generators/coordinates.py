@@ -31,14 +31,14 @@ MOST_STEPS = 30  # of Newton's method
 
 
 def few(of_116: int, rois: int) -> int:
-    """Matrices of so many ROIs that take the time of some of 116: the memory is less, too."""
+    """Return the number of matrices of `rois` ROIs that take as long as `of_116` of 116 ROIs."""
     return max(1, of_116 * 116**3 // rois**3)
 
 
 def in_parts(function: Callable[[Tensor], Tensor], given: Tensor, rois: int) -> Tensor:
-    """`function` of `given` (n, ...), subjects of many ROIs few at a time.
+    """Apply `function` to `given` (n, ...), subjects of many ROIs few at a time.
 
-    What it makes of one subject must not depend on the others.
+    Its result for one subject must not depend on the others.
     """
     parts = given.split(few(SITE_AT_ONCE, rois))
     first = function(parts[0])
@@ -53,13 +53,13 @@ def in_parts(function: Callable[[Tensor], Tensor], given: Tensor, rois: int) -> 
 
 
 def shrink_to_identity(fc: Tensor, amount: float) -> Tensor:
-    """(1 - a) C + a I: lifts the eigenvalues of rank-deficient scans and flat ROIs."""
+    """Return (1 - a) C + a I, which lifts the eigenvalues of rank-deficient scans and flat ROIs."""
     eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
     return (1.0 - amount) * fc + amount * eye
 
 
 def unit_diagonal(matrix: Tensor) -> Tensor:
-    """Positive definite S to the correlation matrix D^{-1/2} S D^{-1/2}, exactly symmetric."""
+    """Scale positive definite S to the correlation matrix D^{-1/2} S D^{-1/2}, exactly symmetric."""
     scale = matrix.diagonal(dim1=-2, dim2=-1).clamp_min(1e-12).rsqrt()
     out = matrix * scale[..., :, None] * scale[..., None, :]
     out = 0.5 * (out + out.mT)
@@ -82,7 +82,7 @@ def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
 
 
 def _slope(values: Tensor, vectors: Tensor, coarse: bool) -> Tensor:
-    """H_ij = d exp(L)_ii / d L_jj of L with that eigendecomposition, (n, R, R).
+    """Return H_ij = d exp(L)_ii / d L_jj of L with this eigendecomposition, (n, R, R).
 
     H = int_0^1 exp(s L) * exp((1 - s) L) ds elementwise (Duhamel), by Gauss-Legendre: a few
     matrix products instead of the R^4 of the Daleckii-Krein sum.
@@ -107,7 +107,7 @@ def from_off_log(
     near: float = 0.0,
     flat: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The correlation matrices with given off-log coordinates.
+    """Return the correlation matrices with given off-log coordinates.
 
     Finds the diagonal x with diag exp(S + diag x) = 1, the minimum of the strictly convex
     tr exp(S + diag x) - sum x. A CPU takes Newton's method on log diag exp from
@@ -153,7 +153,7 @@ def from_off_log(
 def _in_threads(
     coordinates: Tensor, x: Tensor, tol: float, near: float, flat: bool
 ) -> Tensor:
-    """Correlation matrices by `newton`; `x` (n, R) is improved in place.
+    """Return correlation matrices by `newton`; `x` (n, R) is improved in place.
 
     LAPACK works through a batch one matrix at a time, so threads share chunks of it.
     """
@@ -174,7 +174,7 @@ def _in_threads(
 
 
 def fixed_point(coordinates: Tensor, x: Tensor, tol: float) -> Tensor:
-    """Archakov & Hansen's iteration on one chunk; `x` (n, R) is improved in place.
+    """Run Archakov & Hansen's iteration on one chunk; `x` (n, R) is improved in place.
 
     With B = exp(L / 2), exp(L) = B B' is positive definite in spite of rounding.
     """
@@ -190,7 +190,7 @@ def fixed_point(coordinates: Tensor, x: Tensor, tol: float) -> Tensor:
 
 
 def newton(coordinates: Tensor, x: Tensor, tol: float, near: float = 0.0) -> Tensor:
-    """Newton iterations of `from_off_log` on one chunk; `x` (n, R) is improved in place.
+    """Run Newton's method of `from_off_log` on one chunk; `x` (n, R) is improved in place.
 
     Every matrix keeps the Jacobian of its first and third step: the steps between are cheap and
     nearly as good. With `near` there are few steps, each with a coarser Jacobian of its own.
@@ -222,25 +222,25 @@ def newton(coordinates: Tensor, x: Tensor, tol: float, near: float = 0.0) -> Ten
 
 
 def _eigen(log_matrix: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Eigenvalues and -vectors of matrices with the diagonals x (n, R), and diag exp of them."""
+    """Return eigenvalues and -vectors of matrices with the diagonals x (n, R), and diag exp."""
     log_matrix.diagonal(dim1=-2, dim2=-1).copy_(x)
     values, vectors = torch.linalg.eigh(log_matrix)
     return values, vectors, (vectors.square() @ values.exp()[..., None])[..., 0]
 
 
 def _newton_step(factors: tuple[Tensor, Tensor], diag: Tensor) -> Tensor:
-    """What takes `diag` (n, R) to 1; a cap of 2 in log units keeps it inside exp's range."""
+    """Return the move that takes `diag` (n, R) to 1, at most 2 in log units to stay in exp's range."""
     right = (diag * diag.log())[..., None]
     return torch.linalg.lu_solve(*factors, right)[..., 0].clamp(-2.0, 2.0)
 
 
 def _matrix_exp(values: Tensor, vectors: Tensor, s: float = 1.0) -> Tensor:
-    """Exp(s L) of L with that eigendecomposition."""
+    """Return exp(s L) of L with this eigendecomposition."""
     return (vectors * (s * values).exp()[..., None, :]) @ vectors.mT
 
 
 def _nearby_exp(values: Tensor, vectors: Tensor, move: Tensor) -> Tensor:
-    """Exp(L + diag move) of L with that eigendecomposition, for a small move.
+    """Return exp(L + diag move) of L with this eigendecomposition, for a small move.
 
     Its eighth root to first order, exp(L/8) + int_0^1 exp(s L/8) (move / 8) exp((1 - s) L/8) ds
     (Simpson's rule), squared three times. The last product is B B': positive definite always.
@@ -257,7 +257,7 @@ def _nearby_exp(values: Tensor, vectors: Tensor, move: Tensor) -> Tensor:
 
 
 def just_valid(matrix: Tensor) -> Tensor:
-    """Unit diagonal; the last 2e-5 of shrinkage keep it positive definite after rounding."""
+    """Scale to unit diagonal and shrink by 2e-5, which keeps it positive definite after rounding."""
     out = shrink_to_identity(unit_diagonal(matrix), 2e-5)
     out.diagonal(dim1=-2, dim2=-1).fill_(1.0)
     return out

@@ -13,7 +13,7 @@ from fcforge.nn.tensors import Inputs, Key, Params
 
 
 class Output(NamedTuple):
-    """What every model returns for a batch of n subjects.
+    """Result of a model for a batch of n subjects.
 
     Attributes
     ----------
@@ -35,8 +35,9 @@ class Output(NamedTuple):
 class Model(Checked, ABC):
     """One classifier, written for one parameter set; the engine lifts it over lanes.
 
-    Fields are hyper-parameters. Nothing is learnt in the object: parameters and batch-norm
-    statistics are dicts of tensors that go in and come out.
+    Fields are hyper-parameters. Nothing is learned in the object: parameters and batch-norm
+    statistics are dicts of tensors that go in and come out. A subclass must set `name` and implement
+    `init`, `prepare` and `apply`; one whose readout is learned also sets `readout_size`.
     """
 
     n_rois: int = 116
@@ -51,20 +52,20 @@ class Model(Checked, ABC):
 
     @property
     def readout_size(self) -> int:
-        """Length of the readout; 0 where that of a subject never changes."""
+        """Return the length of the readout; 0 where a subject's readout never changes."""
         return 0
 
     @abstractmethod
     def init(self, rng: torch.Generator) -> Params:
-        """Fresh parameters, drawn from `rng` alone."""
+        """Draw fresh parameters from `rng` alone."""
 
     def init_stats(self) -> Params:
-        """Fresh batch-norm running statistics (empty for models without batch norm)."""
+        """Return fresh batch-norm running statistics (empty for models without batch norm)."""
         return {}
 
     @abstractmethod
     def prepare(self, fc: Tensor) -> Inputs:
-        """What `apply` needs of FC (n, R, R), computed once per subject and cached.
+        """Compute the tensors that `apply` needs, once per subject; they are cached.
 
         Every tensor of the result has the subject as its first dimension. The same function
         serves real and synthetic subjects.
@@ -80,7 +81,7 @@ class Model(Checked, ABC):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Logits and readout of a prepared batch.
+        """Compute logits and readout of a prepared batch.
 
         Pure and free of data-dependent control flow, so that ``torch.func.vmap`` and
         ``torch.compile`` can lift it. With ``train`` batch norm uses the batch's own moments;

@@ -43,26 +43,26 @@ class GraphModel(Model):
     edges: Literal["positive", "absolute"] = "positive"
 
     def adjacency(self, fc: Tensor) -> Tensor:
-        """Graph (n, R, R) of FC."""
+        """Return the graph (n, R, R) of FC."""
         return graphs.adjacency(fc.abs() if self.edges == "absolute" else fc, self.tau)
 
     @property
     def readout_size(self) -> int:
-        """Mean and maximum over ROIs."""
+        """Return the length of mean and maximum over ROIs."""
         return 2 * self.hidden
 
     @abstractmethod
     def norms(self) -> list[str]:
-        """Names of the normalisation layers, each ``hidden`` wide."""
+        """Return the names of the normalisation layers, each ``hidden`` wide."""
 
     @abstractmethod
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        """Node embeddings (n, R, hidden) and the new running statistics."""
+        """Compute node embeddings (n, R, hidden) and the new running statistics."""
 
     def init_stats(self) -> Params:
-        """Running mean 0 and variance 1 of every batch norm."""
+        """Return running mean 0 and variance 1 of every batch norm."""
         stats: Params = {}
         for name in self.norms():
             stats[f"{name}.mean"] = torch.zeros(self.hidden)
@@ -70,13 +70,13 @@ class GraphModel(Model):
         return stats
 
     def init_head(self, rng: torch.Generator) -> Params:
-        """The head as ``torch.nn.Linear`` draws it."""
+        """Draw the head as ``torch.nn.Linear`` does."""
         return layers.init_head(
             rng, "head", (self.readout_size, *HEAD_WIDTHS, self.n_outputs)
         )
 
     def classify(self, params: Params, embedding: Tensor, key: Key) -> Tensor:
-        """Logits (n, n_outputs) of readouts (n, 2 hidden)."""
+        """Compute logits (n, n_outputs) of readouts (n, 2 hidden)."""
         return layers.head(params, "head", embedding, self.dropout, key)
 
     def apply(
@@ -88,7 +88,7 @@ class GraphModel(Model):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Logits, 2F readout and statistics of a prepared batch."""
+        """Compute logits, readout and statistics of a prepared batch."""
         nodes, new_stats = self.encode(params, stats, inputs, train, key)
         embedding = layers.mean_max(nodes)
         return Output(self.classify(params, embedding, key), embedding, new_stats)
@@ -104,22 +104,22 @@ class ConvolutionModel(GraphModel):
 
     @abstractmethod
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
-        """Parameters of convolution `layer`, from `n_in` to ``hidden`` features."""
+        """Draw the parameters of convolution `layer`, from `n_in` to ``hidden`` features."""
 
     @abstractmethod
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """Convolution `layer` of h (n, R, F), without its bias.
+        """Apply convolution `layer` to h (n, R, F), without its bias.
 
         Layer 0 gets ``inputs["features"]``. The bias ``conv<layer>.bias`` comes after
         propagation and is left to the normalisation, which can often do without adding it.
         """
 
     def norms(self) -> list[str]:
-        """One after every convolution."""
+        """Return one name per convolution."""
         return [f"norm{i}" for i in range(self.depth)]
 
     def init(self, rng: torch.Generator) -> Params:
-        """Convolutions as PyG draws them, norms at identity, head as ``torch.nn.Linear``."""
+        """Draw convolutions as PyG does, norms at identity, the head as ``torch.nn.Linear``."""
         params: Params = {}
         for i, name in enumerate(self.norms()):
             params |= self.init_layer(rng, i, self.n_rois if i == 0 else self.hidden)
@@ -129,7 +129,7 @@ class ConvolutionModel(GraphModel):
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        """Node embeddings (n, R, hidden) and the new running statistics."""
+        """Compute node embeddings (n, R, hidden) and the new running statistics."""
         new_stats: Params = {}
         h = inputs["features"]
         keys = [*layers.dropout_keys(key, self.depth - 1), None]

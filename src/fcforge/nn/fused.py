@@ -25,7 +25,7 @@ ROWS = 64  # rows of one program: enough programs for the card, few enough parti
 
 @cache
 def kernels() -> Any:
-    """The module of Triton kernels, or None where Triton is not installed: `fits` says which."""
+    """Return the module of Triton kernels, or None where Triton is not installed."""
     try:
         from fcforge.nn import fused_kernels
     except ImportError:

@@ -231,7 +231,7 @@ def _gradient_sums(
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Sums over a block of rows of the gradient at the norm's output, and of it times x-hat."""
+    """Sum over a block of rows the gradient at the norm's output, and its product with x-hat."""
     words, own = _words(key, F, BLOCK, ROWS)
     _, inside, m, r, w, b = _columns(mean, inverse_sd, weight, bias, F, BLOCK)
     sum_w = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -335,7 +335,7 @@ def _mean_max(
 def _mean_max_gradient(
     g, where, dh, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
-    """A share of the mean's gradient everywhere, the maximum's where it was."""
+    """Spread the mean's gradient evenly and add the maximum's gradient where it was."""
     graph = tl.program_id(0).to(tl.int64)
     col = tl.arange(0, BLOCK)
     even = tl.load(g + graph * 2 * F + col, mask=col < F, other=0.0) / R

@@ -22,12 +22,12 @@ HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
 
 
 def uniform(rng: torch.Generator, shape: tuple[int, ...], bound: float) -> Tensor:
-    """Uniform draws in [-bound, bound] from `rng`, float32."""
+    """Draw uniformly in [-bound, bound] from `rng`, float32."""
     return (torch.rand(shape, generator=rng) * 2.0 - 1.0) * bound
 
 
 def glorot(rng: torch.Generator, n_out: int, n_in: int) -> Tensor:
-    """Glorot-uniform weight (out, in), as PyG initialises its convolutions."""
+    """Draw a Glorot-uniform weight (out, in), as PyG initialises its convolutions."""
     return uniform(rng, (n_out, n_in), (6.0 / (n_in + n_out)) ** 0.5)
 
 
@@ -68,7 +68,7 @@ def init_linear(
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """``x W^T`` over the last axis, without bias.
+    """Return ``x W^T`` over the last axis, without bias.
 
     The leading axes are folded first: lifted over lanes, this is then one batched product with
     the lane as its only batch axis.
@@ -93,7 +93,7 @@ def layer_norm(params: Params, name: str, x: Tensor) -> Tensor:
 
 
 def dropout(x: Tensor, p: float, key: Key) -> Tensor:
-    """Inverted dropout drawn from the int32 scalar `key`; without a key nothing is dropped."""
+    """Apply inverted dropout drawn from the int32 scalar `key`; without a key drop nothing."""
     if key is None or p == 0.0:
         return x
     if fused.fits(x):
@@ -102,7 +102,7 @@ def dropout(x: Tensor, p: float, key: Key) -> Tensor:
 
 
 def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
-    """Dropout keys of `n` layers from number `first` on; None where nothing is dropped."""
+    """Return dropout keys of `n` layers from number `first` on; None where nothing is dropped."""
     if key is None:
         return [None] * n
     return fold(
@@ -178,29 +178,29 @@ def norm_relu_dropout(
 
 
 def masked_softmax(scores: Tensor, blocked: Tensor) -> Tensor:
-    """Softmax over the last axis of (n, heads, R, R) where `blocked` (n, R, R) is 0, not -inf."""
+    """Apply softmax over the last axis of (n, heads, R, R) where `blocked` (n, R, R) is not -inf."""
     return torch.softmax(scores + blocked[:, None], dim=-1)
 
 
 def split_heads(h: Tensor, heads: int) -> Tensor:
-    """(n, R, heads * c) -> (n, heads, R, c)."""
+    """Reshape (n, R, heads * c) to (n, heads, R, c)."""
     return h.reshape(*h.shape[:-1], heads, -1).transpose(-3, -2)
 
 
 def join_heads(h: Tensor) -> Tensor:
-    """(n, heads, R, c) -> (n, R, heads * c)."""
+    """Reshape (n, heads, R, c) to (n, R, heads * c)."""
     return h.transpose(-3, -2).flatten(-2)
 
 
 def mean_max(h: Tensor) -> Tensor:
-    """Graph-level readout: mean and maximum over ROIs, (n, R, F) -> (n, 2 F)."""
+    """Return mean and maximum over ROIs as graph-level readout, (n, R, F) -> (n, 2 F)."""
     if fused.fits(h):
         return fused.mean_max(h)
     return torch.cat([h.mean(1), h.amax(1)], dim=-1)
 
 
 def init_head(rng: torch.Generator, name: str, widths: tuple[int, ...]) -> Params:
-    """Fully connected layers of the given widths, input and output included."""
+    """Draw fully connected layers of the given widths, input and output included."""
     params: Params = {}
     for i, (n_in, n_out) in enumerate(pairwise(widths)):
         params |= init_linear(rng, f"{name}.{i}", n_in, n_out)
@@ -208,7 +208,7 @@ def init_head(rng: torch.Generator, name: str, widths: tuple[int, ...]) -> Param
 
 
 def head(params: Params, name: str, x: Tensor, p: float, key: Key) -> Tensor:
-    """Fully connected network: linear, ReLU, dropout, ..., linear.
+    """Apply a fully connected network: linear, ReLU, dropout, ..., linear.
 
     Parameters
     ----------
