@@ -68,7 +68,7 @@ for ax, label, name in zip(axes, (0, 1), ("controls", "patients"), strict=True):
 # ------------------
 # ``partial_fit`` sees one site at a time. `analytic` keeps sums over subjects, never the subjects.
 sites = make_sites(cohort, seed=0)
-learner = ForgeClassifier(method="analytic", model="linear")
+learner = ForgeClassifier("ridge")
 for name, site in sites.items():
     here = site.learning(with_val=True)
     learner.partial_fit(here.fc.numpy(), here.y.numpy(), site=name)

@@ -4,7 +4,7 @@ Thirty people and a public start
 
 A hospital has scanned thirty people. Alone they teach a model next to nothing; beside the public
 people of other sites they are worth something on the first day. Made-up people here; with ABIDE it
-is ``ForgeClassifier(start="abide-aal")`` in place of the start below.
+is ``ConsortiumClassifier(start="abide-aal")`` in place of the start below.
 """
 
 # %%
@@ -18,6 +18,7 @@ from sklearn.model_selection import train_test_split
 from fcforge import ForgeClassifier
 from fcforge.data.simulated import simulate
 from fcforge_consortium.base_model.record import make_base_model
+from fcforge_consortium.estimator import ConsortiumClassifier
 from fcforge_consortium.records.kinds import Plan
 from fcforge_consortium.records.policy import Policy
 
@@ -42,8 +43,8 @@ for draw in range(5):
     own, rest = train_test_split(
         np.arange(len(mine)), train_size=30, stratify=mine.y, random_state=draw
     )
-    alone = ForgeClassifier().fit(mine.fc[own], mine.y[own])
-    both = ForgeClassifier(start=start).fit(mine.fc[own], mine.y[own], site=here)
+    alone = ForgeClassifier("ridge").fit(mine.fc[own], mine.y[own])
+    both = ConsortiumClassifier(start=start).fit(mine.fc[own], mine.y[own], site=here)
     scores = {
         "thirty alone": alone.decision_function(mine.fc[rest]),
         "start alone": start.model.calibrated(mine.fc[rest], {}),
@@ -69,6 +70,6 @@ ax.axhline(0.5, color="0.6", linestyle=":")
 # A person who is among the public ones is refused, under any id: a model would be tested on people
 # it knows.
 try:
-    ForgeClassifier(start=start).fit(people.fc[-30:], people.y[-30:], site="new")
+    ConsortiumClassifier(start=start).fit(people.fc[-30:], people.y[-30:], site="new")
 except ValueError as refused:
     print(refused)

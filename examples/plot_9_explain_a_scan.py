@@ -35,7 +35,7 @@ train = np.arange(len(people)) % 4 > 0
 # Each edge's contribution to the log odds, against the mean of the people the model learned from.
 # The default model is linear in the matrix logarithm of FC; the contributions are integrated
 # gradients on the way from that mean to the scan, and add up to the decision value.
-model = ForgeClassifier().fit(people.fc[train], people.y[train])
+model = ForgeClassifier("ridge").fit(people.fc[train], people.y[train])
 others = people.fc[~train]
 likest = model.decision_function(others).argmax()  # the one most like the patients
 new = others[[likest]]

@@ -26,7 +26,7 @@ print(f"{len(X)} subjects of {', '.join(cohort.site_names)}")
 # --------
 # `site` goes to `fit` cut to the fold's subjects, as scikit-learn does with all metadata.
 found = cross_validate(
-    ForgeClassifier(),
+    ForgeClassifier("ridge"),
     X,
     y,
     groups=site,
@@ -53,7 +53,7 @@ ax.legend(loc="lower right")
 # -----------------------------------
 # Settings of the parts are reached by name.
 search = GridSearchCV(
-    ForgeClassifier(),
+    ForgeClassifier("ridge"),
     {"method__penalty": [0.1, 1.0, 10.0]},
     cv=LeaveOneGroupOut(),
     scoring="roc_auc",

@@ -1,4 +1,4 @@
-"""`ForgeClassifier` with its defaults beside scikit-learn and nilearn, leave-one-site-out.
+"""`ForgeClassifier("ridge")`, rows "ForgeClassifier, defaults", beside scikit-learn and nilearn.
 
 usage: python paper/benchmarks/estimators.py [--people tested|development|seeds]
            [--out paper/results/estimators.json]
@@ -95,7 +95,7 @@ class Tangent(TransformerMixin, BaseEstimator):
 def ridge(features: str, penalty: Any = "gcv") -> ForgeClassifier:
     """The default method on other features, or with another penalty."""
     return ForgeClassifier(
-        model_params={"features": features}, method_params={"penalty": penalty}
+        "ridge", model_params={"features": features}, method_params={"penalty": penalty}
     )
 
 
@@ -104,10 +104,10 @@ CANDIDATES: dict[str, Callable[[], Any]] = {
     "ForgeClassifier, Fisher-z edges": PLAIN,
     "ForgeClassifier, matrix-log edges": partial(ridge, "log"),
     "ForgeClassifier, matrix-log edges and diagonal": partial(ridge, "log+diagonal"),
-    "ForgeClassifier, defaults": ForgeClassifier,
+    "ForgeClassifier, defaults": partial(ForgeClassifier, "ridge"),
 }
 LEARNERS: dict[str, Callable[[], Any]] = {
-    "ForgeClassifier, defaults": ForgeClassifier,
+    "ForgeClassifier, defaults": partial(ForgeClassifier, "ridge"),
     "ForgeClassifier, plain edges": PLAIN,
     "RidgeClassifierCV": lambda: make_pipeline(
         StandardScaler(), RidgeClassifierCV(alphas=np.logspace(1, 6, 16))

@@ -91,7 +91,9 @@ def main() -> None:
     args, rows = options(__doc__, out=Path), []
     for name, (cohort, truth) in people().items():
         for title, params in MODELS.items():
-            row = measured(ForgeClassifier(**params), cohort, truth)
+            row = measured(
+                ForgeClassifier(**{"method": "analytic", **params}), cohort, truth
+            )
             rows.append({"people": name, "n": len(cohort), "model": title, **row})
             print(
                 {

@@ -9,8 +9,8 @@ processors (OPENBLAS_CORETYPE, one process each, on this machine).
 *hospitals*: each of NYU, UM, USM and UCLA in turn is a new hospital, and the start is made of all
 other sites of abide1_aal116.npz. The hospital draws thirty of its people, with its own share of
 patients, twenty times; everybody else of it is tested. Three ways: thirty people alone
-(`ForgeClassifier()`), nobody (the public head), the start and thirty people
-(`ForgeClassifier(start=...)`, exact sums). Nothing is chosen here.
+(`ForgeClassifier("ridge")`), nobody (the public head), the start and thirty people
+(`ConsortiumClassifier(start=...)`, exact sums). Nothing is chosen here.
 """
 
 import json
@@ -30,6 +30,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.estimator import ForgeClassifier
 from fcforge_consortium.base_model.record import make_base_model
+from fcforge_consortium.estimator import ConsortiumClassifier
 from fcforge_consortium.records.kinds import Plan
 from fcforge_consortium.records.policy import Policy
 
@@ -81,8 +82,8 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
             np.arange(len(mine)), train_size=PEOPLE, stratify=mine.y, random_state=draw
         )
         people = (mine.fc[own], mine.y[own])
-        alone = ForgeClassifier().fit(*people).decision_function(mine.fc[rest])
-        both = ForgeClassifier(start=start).fit(*people, site=site)
+        alone = ForgeClassifier("ridge").fit(*people).decision_function(mine.fc[rest])
+        both = ConsortiumClassifier(start=start).fit(*people, site=site)
         ways = {
             "thirty people alone": alone,
             "public head alone": start.model.calibrated(mine.fc[rest], {}),

@@ -18,11 +18,8 @@ from fcforge.data.scan_checks import (
     wrong_rois,
 )
 from fcforge.data.sketches import SIZE, same_scans, sketches_of
-from fcforge_consortium.base_model.quality import (
-    fit_temperature,
-    quality,
-    require_labels,
-)
+from fcforge.evaluation.temperature import temperature_of_odds
+from fcforge_consortium.base_model.quality import quality, require_labels
 
 R, N = 24, 40
 ALTERNATING = np.arange(R) ^ 1
@@ -92,11 +89,11 @@ def test_a_swapped_scan_is_strange_at_the_site_it_resembles_most():
 def test_temperature_by_hand():
     # every subject has log odds -2; 3 of 4 are controls: sigma(2/T) = 3/4 => T = 2 / log 3
     y = np.arange(4000) % 4 == 0
-    assert fit_temperature(np.full(4000, -2.0), y) == pytest.approx(
+    assert temperature_of_odds(np.full(4000, -2.0), y) == pytest.approx(
         2 / np.log(3), rel=0.01
     )
     # one subject decides little: the prior keeps T near 1
-    assert 0.6 < fit_temperature(np.array([-9.0]), np.array([0])) <= 1.01
+    assert 0.6 < temperature_of_odds(np.array([-9.0]), np.array([0])) <= 1.01
 
 
 def test_distance_by_hand():

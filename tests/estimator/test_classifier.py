@@ -15,8 +15,6 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 
 from fcforge.core.errors import ConfigError
 from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
-from fcforge_consortium.records.exchange import open_exchange
-from fcforge_consortium.report.describe import describe
 
 
 def split(subjects):
@@ -28,7 +26,7 @@ def split(subjects):
 def test_learns_something_and_knows_its_classes(subjects) -> None:
     fc, y, _ = subjects
     words = np.where(y == 1, "patient", "control")
-    model = ForgeClassifier().fit(fc, words)
+    model = ForgeClassifier("ridge").fit(fc, words)
     assert model.classes_.tolist() == ["control", "patient"]
     assert model.score(fc, words) > 0.75
     p = model.predict_proba(fc)
@@ -37,12 +35,12 @@ def test_learns_something_and_knows_its_classes(subjects) -> None:
     assert np.allclose(
         np.log(p[:, 1] / p[:, 0]), model.decision_function(fc), atol=1e-6
     )
-    other = ForgeClassifier().fit(
+    other = ForgeClassifier("ridge").fit(
         fc, np.where(y == 1, -3, 12)
     )  # sorted: -3 is the first class
     assert other.classes_.tolist() == [-3, 12]
     assert np.allclose(other.predict_proba(fc)[:, 0], p[:, 1], atol=1e-4)
-    assert cross_val_score(ForgeClassifier(), fc, y, cv=3).mean() > 0.55
+    assert cross_val_score(ForgeClassifier("ridge"), fc, y, cv=3).mean() > 0.55
 
 
 def test_sites_of_an_array_are_learned_one_after_another(subjects) -> None:
@@ -62,12 +60,13 @@ def test_sites_of_an_array_are_learned_one_after_another(subjects) -> None:
     assert np.array_equal(
         at_once.decision_function(fc), one_by_one.decision_function(fc)
     )
-    assert ForgeClassifier().fit(fa, ya).partial_fit(fb, yb, site=5).sites_ == (
+    assert ForgeClassifier("ridge").fit(fa, ya).partial_fit(fb, yb, site=5).sites_ == (
         "site-1",
         "5",
     )
-    before, others = at_once.decision_function(fc), fc[:, ::-1, ::-1]
-    with pytest.raises(ValueError, match="learned already"):
+    before, others = at_once.decision_function(fc), fc[:, ::-1, ::-1].copy()
+    others[-1] = fc[0]
+    with pytest.raises(ValueError, match="exactly the FC of a subject of site"):
         at_once.partial_fit(others, y, site=np.where(site == a, "new", b))
     assert np.array_equal(at_once.decision_function(fc), before)  # nothing half learned
 
@@ -75,7 +74,7 @@ def test_sites_of_an_array_are_learned_one_after_another(subjects) -> None:
 def test_leave_one_site_out_is_one_line(subjects) -> None:
     fc, y, site = subjects
     found = cross_validate(
-        ForgeClassifier(),
+        ForgeClassifier("ridge"),
         fc,
         y,
         groups=site,
@@ -89,7 +88,7 @@ def test_leave_one_site_out_is_one_line(subjects) -> None:
     ]
     with config_context(enable_metadata_routing=True):
         routed = cross_validate(
-            ForgeClassifier().set_fit_request(site=True),
+            ForgeClassifier("ridge").set_fit_request(site=True),
             fc,
             y,
             cv=LeaveOneGroupOut(),
@@ -120,7 +119,7 @@ def test_replay_with_a_generator_and_calibration(subjects) -> None:
     )
     for name, fc, y in split(subjects):
         model.partial_fit(fc, y, site=name)
-    assert len(model.model_.state.remembered) > 0
+    assert len(model.model_.remembered) > 0
     assert model.model_.temperature != 1.0
 
 
@@ -133,9 +132,9 @@ def test_unusable_settings(subjects) -> None:
     with pytest.raises(ValueError, match="needs FC"):
         ForgeClassifier("finetune", "gcn", features="any").fit(fc[:, 0], y)
     with pytest.raises(ValueError, match="neither of"):
-        ForgeClassifier().fit(fc, y).partial_fit(fc, np.where(y == 1, 5, 6))
+        ForgeClassifier("ridge").fit(fc, y).partial_fit(fc, np.where(y == 1, 5, 6))
     with pytest.raises(ValueError, match="expecting 10"):
-        ForgeClassifier().fit(fc, y).partial_fit(fc[:, :9, :9], y)
+        ForgeClassifier("ridge").fit(fc, y).partial_fit(fc[:, :9, :9], y)
 
 
 # scikit-learn's checks fit on clouds of 2 to 30 arbitrary columns, which an FC classifier refuses.
@@ -166,7 +165,10 @@ def test_checks_of_a_network(estimator, check) -> None:
 def test_what_does_not_apply_to_fc_is_listed() -> None:
     """Each listed check fails, because X is not FC; each other one passes."""
     results = check_estimator(
-        ForgeClassifier(), on_fail=None, on_skip=None, expected_failed_checks=NOT_FC
+        ForgeClassifier("ridge"),
+        on_fail=None,
+        on_skip=None,
+        expected_failed_checks=NOT_FC,
     )
     assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(NOT_FC)
     assert not [r["check_name"] for r in results if r["status"] == "failed"]
@@ -204,17 +206,14 @@ def test_three_diagnoses_in_turn() -> None:
     assert (later.predict(X) == y).mean() > 0.6
 
 
-def test_what_speaks_of_patients_is_refused_by_name(tmp_path) -> None:
+def test_what_speaks_of_patients_is_refused_by_name() -> None:
     X, y, _ = three()
     model = ForgeClassifier(features="any").fit(X, y)
-    with pytest.raises(ConfigError, match="only models of FC"):
-        model.save(tmp_path / "x.exchange")
-    with pytest.raises(InputError, match="explanations are for two classes"):
-        model.explain(X)
+    with pytest.raises(InputError, match="arbitrary numbers"):
+        model.explain(X, target="SZ")
     for params, match in (
         ({"positive": "SZ"}, "positive= is for two classes"),
-        ({"held_out": 8}, "held_out=8 is for two classes"),
-        ({"method": "forge_release"}, "releases are made from FC only"),
+        ({"calibrate": "inner_val"}, "calibrate='inner_val' is for two classes"),
     ):
         with pytest.raises(InputError, match=match):
             ForgeClassifier(features="any", **params).fit(X, y)
@@ -233,13 +232,19 @@ def test_people_of_three_diagnoses_are_remembered_and_travel(tmp_path) -> None:
     fc, y, site = three_scans()
     settings = {"method_params": {"memory": 12}, "epochs": 40, "lr": 0.02}
     model = ForgeClassifier("er", "linear", **settings).fit(fc, y, site)
-    assert set(model.model_.state.remembered.y.tolist()) == {0, 1, 2}
+    assert set(model.model_.remembered.y.tolist()) == {0, 1, 2}
     model.save(tmp_path / "x.exchange", allow_real_subjects=True)
     back = ForgeClassifier.load(tmp_path / "x.exchange")
     assert back.classes_.tolist() == ["BP", "HC", "SZ"]
     np.testing.assert_allclose(back.predict_proba(fc), model.predict_proba(fc))
     assert (back.predict(fc) == y).mean() > 0.6
-    found = open_exchange(tmp_path / "x.exchange")
-    assert "BP, HC, SZ" in str(describe(found).facts)
-    with pytest.raises(ConfigError, match="which is no number"):
+    with pytest.raises(InputError, match="which of the classes to explain"):
+        back.explain(fc[:2])
+    why = back.explain(fc[:2], target="SZ")
+    assert why.positive == "SZ"
+    assert np.abs(why.gap).max() < 1e-6
+    log_p = back.predict_log_proba(fc[:2])
+    others = np.logaddexp(log_p[:, 0], log_p[:, 1])
+    np.testing.assert_allclose(why.score, log_p[:, 2] - others, atol=1e-5)
+    with pytest.raises(ConfigError, match=r"Use ForgeClassifier\.load"):
         ForgeRegressor.load(tmp_path / "x.exchange")

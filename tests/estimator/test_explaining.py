@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
-from small_exchange import people, sites, start
 
 from fcforge.core.errors import DataError
 from fcforge.data.simulated import simulate
@@ -12,7 +11,11 @@ from fcforge.estimator import ForgeClassifier, InputError, edge_stability
 from fcforge.imaging.atlas import Atlas
 
 R = 24
-PLAIN = {"model_params": {"features": "centred"}, "method_params": {"penalty": "gcv"}}
+PLAIN = {
+    "method": "ridge",
+    "model_params": {"features": "centred"},
+    "method_params": {"penalty": "gcv"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +26,7 @@ def cohort():
 @pytest.fixture(scope="module")
 def fitted(cohort):
     first = cohort.site == cohort.site_names[0]
-    model = ForgeClassifier().fit(cohort.fc[first], cohort.y[first])
+    model = ForgeClassifier("ridge").fit(cohort.fc[first], cohort.y[first])
     return model.partial_fit(cohort.fc[~first], cohort.y[~first])
 
 
@@ -45,8 +48,8 @@ def test_contributions_add_up_to_the_decision(fitted, cohort):
 
 def test_edges_of_nilearn_give_the_same(fitted, cohort):
     lower = cohort.fc[:, *np.tril_indices(R, -1)]
-    model = ForgeClassifier().fit(lower, cohort.y)
-    whole = ForgeClassifier().fit(cohort.fc, cohort.y)
+    model = ForgeClassifier("ridge").fit(lower, cohort.y)
+    whole = ForgeClassifier("ridge").fit(cohort.fc, cohort.y)
     a, b = model.explain(lower[:2]), whole.explain(cohort.fc[:2])
     np.testing.assert_allclose(a.contribution, b.contribution, atol=1e-5)
 
@@ -57,8 +60,8 @@ def test_contributions_speak_for_the_patients_whatever_they_are_called(
 ):
     """ASD comes first in sorted order; `positive` decides, not the alphabet."""
     y = np.where(cohort.y == 1, positive, "TC" if positive == "ASD" else "ASD")
-    named = ForgeClassifier(positive=positive).fit(cohort.fc, y)
-    plain = ForgeClassifier().fit(cohort.fc, cohort.y)
+    named = ForgeClassifier("ridge", positive=positive).fit(cohort.fc, y)
+    plain = ForgeClassifier("ridge").fit(cohort.fc, cohort.y)
     expected = plain.explain(cohort.fc[:2])
     found = named.explain(cohort.fc[:2])
     assert found.positive == positive
@@ -69,42 +72,7 @@ def test_contributions_speak_for_the_patients_whatever_they_are_called(
     assert np.corrcoef(stable.weight, expected.slope[0])[0, 1] > 0.5
 
 
-def test_releases_with_covariates():
-    fc, y = people().fc, people().y
-    site = sites()[2]
-    here = people().site == site
-    model = ForgeClassifier(
-        "forge_release",
-        start=start(exact_allowed=True),
-        method_params={"mechanism": "none"},
-    )
-    model.fit(fc[here], y[here], site=site)
-    scans = fc[here][:3]
-    found = model.explain(scans)
-    np.testing.assert_allclose(found.score, model.decision_function(scans), atol=1e-6)
-    assert np.abs(found.gap).max() < 1e-8
-
-
-def test_releases_from_edges_of_nilearn_need_their_covariates():
-    here = people().select_sites([sites()[2]])
-    lower = here.fc[:, *np.tril_indices(here.n_rois, -1)]
-    removes = ("age", "sex")
-    known = {name: here.covariates[name] for name in removes}
-    model = ForgeClassifier(
-        "forge_release",
-        start=start(removes, exact_allowed=True),
-        method_params={"mechanism": "none"},
-    ).fit(lower, here.y, site=sites()[2], covariates=known)
-    some = {name: values[:3] for name, values in known.items()}
-    found = model.explain(lower[:3], some)
-    np.testing.assert_allclose(
-        found.score, model.decision_function(lower[:3], some), atol=1e-6
-    )
-    with pytest.raises(InputError, match="age"):
-        model.explain(lower[:3])
-
-
-@pytest.mark.parametrize("params", [{}, PLAIN])
+@pytest.mark.parametrize("params", [{"method": "ridge"}, PLAIN])
 def test_the_disease_is_found_better_than_by_chance(params, cohort):
     """The simulator's own pattern against the trained weights: no rank correlation by chance."""
     truth = World(atlas_of(R), recipe_of("easy", None, None), 3).population.disorder[
@@ -122,7 +90,7 @@ def test_the_disease_is_found_better_than_by_chance(params, cohort):
 
 
 def test_stability_of_a_disease_and_of_none(cohort):
-    model = ForgeClassifier()
+    model = ForgeClassifier("ridge")
     found = edge_stability(model, cohort.fc, cohort.y, draws=10)
     assert found.n == 10
     shown = model.fit(cohort.fc, cohort.y).explain(cohort.fc[:1])

@@ -23,7 +23,7 @@ NAME = "<b>sub</b>"
 @pytest.fixture(scope="module")
 def explained():
     cohort = simulate("easy", n_rois=R, n_sites=2, scale=0.3)
-    model = ForgeClassifier().fit(cohort.fc, cohort.y)
+    model = ForgeClassifier("ridge").fit(cohort.fc, cohort.y)
     return model.explain(cohort.fc[:2], atlas=made_up_atlas(R))
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -134,3 +135,31 @@ def make_sites(
     sites = {name: split_site(cohort, name, seed, asked) for name in cohort.site_names}
     require_no_leaking_duplicates(cohort, [site.subject_ids for site in sites.values()])
     return sites
+
+
+def untested_site(people: Cohort, seed: int, val_fraction: float = 0.0) -> Site:
+    """Return a site all of whose subjects are trained on, without their ids.
+
+    Parameters
+    ----------
+    people : Cohort
+        Subjects of one site.
+    seed : int
+    val_fraction : float
+        Share of each class (or fifth of the numbers) that is set aside for validation, one
+        subject at least; 0 sets nobody aside.
+    """
+    (name,) = people.site_names
+    val = np.zeros(len(people), dtype=bool)
+    if val_fraction:
+        rng = numpy_rng(seed, "split", name)
+        groups = strata(people.y)
+        for label in np.unique(groups):
+            members = rng.permutation(np.flatnonzero(groups == label))
+            val[members[: max(1, round(val_fraction * len(members)))]] = True
+    nobody = np.zeros(len(people), dtype=bool)
+    parts: dict[str, Any] = {
+        part: FCBatch.from_numpy(people.fc[rows], people.y[rows])
+        for part, rows in zip(SPLITS, (~val, val, nobody), strict=True)
+    }
+    return Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))

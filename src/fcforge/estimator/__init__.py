@@ -1,6 +1,6 @@
-"""The scikit-learn face of fcforge; each part is imported when it is asked for.
+"""Estimators with the interface of scikit-learn, each imported on first use.
 
-Transformers need no torch.
+ConfoundRemover and SiteHarmoniser need no torch.
 """
 
 from importlib import import_module
@@ -40,9 +40,9 @@ _NEED_TORCH = ("ForgeClassifier", "ForgeRegressor", "edge_stability")
 
 
 def __getattr__(name: str) -> Any:
-    """What `__all__` names, from its own module."""
+    """Import a name of `__all__` from its module."""
     if name not in _HOMES:
         raise AttributeError(f"module 'fcforge.estimator' has no attribute '{name}'")
     if name in _NEED_TORCH:
-        optional("torch", "train")  # said before anything else is done
+        optional("torch", "train")  # before any other import
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

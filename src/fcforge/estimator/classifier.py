@@ -1,4 +1,4 @@
-"""The scikit-learn face: ``ForgeClassifier().fit(X, y, site=hospital)``.
+"""Classifier with the interface of scikit-learn: ``ForgeClassifier().fit(X, y, site=hospital)``.
 
 >>> from sklearn.pipeline import make_pipeline
 >>> from nilearn.connectome import ConnectivityMeasure
@@ -9,93 +9,98 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from fcforge.core.errors import ConfigError
 from fcforge.core.target import Target
+from fcforge.data.cohort import Cohort
+from fcforge.data.site_checks import CHECK_LABELS, SWAPPED, contrast, labels_swapped
 from fcforge.estimator import people
+from fcforge.estimator.continual import ContinualEstimator
 from fcforge.estimator.inputs import InputError, as_input_error
-from fcforge.estimator.learning import Learns, as_labels
+from fcforge.estimator.trained import ExplainedOutput
 from fcforge.evaluation.attribution import slope_at
 from fcforge.evaluation.edge_stability import EdgeStability
 from fcforge.evaluation.explanation import Explanation, explain_model
+from fcforge.evaluation.temperature import probability
 from fcforge.imaging.atlas import Atlas
-from fcforge_consortium.base_model.quality import probability
 
 
-class ForgeClassifier(ClassifierMixin, Learns):
-    """A continual learner of FC with the methods of scikit-learn.
+@dataclass(repr=False, eq=False)
+class ForgeClassifier(ClassifierMixin, ContinualEstimator):
+    """FORGE as a classifier of FC with the interface of scikit-learn.
 
-    `fit` learns from scratch, `partial_fit` goes on; both learn the sites of the given subjects
-    one after another, and what the model still knows of the earlier ones is up to the method. No
-    site is kept unless the method says so (``fcforge list methods``).
+    `fit` learns from scratch, `partial_fit` continues. Both learn the sites of the given subjects
+    one after another. With the defaults this is FORGE on a linear model of the matrix logarithm: a
+    generator makes synthetic subjects of every site, HCTS chooses which of them are replayed while
+    the next site is learned, and the model is distilled from its earlier answers. No real subject
+    is kept. ``ForgeClassifier(model="gcn", generator="fcm_vae")`` is the paper's system, and
+    ``ForgeClassifier("ridge")`` ridge regression in closed form.
 
-    Settings of the parts can be set one by one as ``method__penalty``, ``model__hidden``,
-    ``generator__rank`` or ``training__weight_decay``, in a search over parameters too.
+    Settings of the parts can be set one by one as ``method__memory``, ``model__hidden``,
+    ``generator__latent`` or ``training__weight_decay``, in a search over parameters too.
 
     Parameters
     ----------
-    method : str
-        Continual-learning method. The default, "analytic", is ridge on the whole matrix
-        logarithm of FC with a start's penalty of 1 per feature (`docs/estimator.md` says who it
-        was chosen on); ``model__features="centred", method__penalty="gcv"`` is ridge on plain
-        edges, the default before version 0.2.
+    method : str or None
+        Continual-learning method (``fcforge list methods``). "ridge" is the closed form
+        "analytic". None is FORGE, or ridge with ``features="any"``.
     model : str or None
-        Classifier; None takes the one the method works on, or the paper's gcn.
+        Classifier (``fcforge list models``). None is the linear model of the matrix logarithm.
     generator : str or None
-        Generator of synthetic subjects, for methods that replay them.
-    epochs, batch_size : int
+        Generator of synthetic subjects. None is "corr_gauss" for methods that replay synthetic
+        subjects, and none for other methods. "fcm_vae" is the paper's; it takes minutes to fit.
+    epochs : int or None
+        None: 40 for the linear model of FC, 100 for other models.
+    batch_size : int
     lr : float or None
-        None: the model's own.
-    seed : int
-        All randomness; results are bitwise repeatable, but for forge_release with a start,
-        whose noise is secret.
+        Learning rate. None: 3e-4 for the linear model of FC, the model's own for other models.
+    seed : int or None
+        Another name of `random_state`.
     method_params, model_params, generator_params, training : dict or None
         Further settings of each (`training` as in `fcforge.core.spec.Training`).
     features : {"fc", "any"}
-        "any": columns are arbitrary numbers (selected edges, say), only for edge models
-        (linear, mlp); nothing is known about ROIs, so such a model cannot be saved.
+        "any": columns are arbitrary numbers (selected edges, for example), for the models linear
+        and mlp.
     edges : {"nilearn", "upper"}
         Order of vectorised edges: lower triangle row by row, as nilearn's ConnectivityMeasure
         (its diagonal is recognised), or upper triangle row by row, as ``np.triu_indices``.
     kind : {"auto", "fc", "timeseries"}
-        What matrices are; "auto" looks at symmetry and diagonal.
-    held_out : int
-        Synthetic held-out subjects per site, by which a saved model knows strange scans.
+        Content of matrices; "auto" looks at symmetry and diagonal.
     calibrate : {"none", "inner_val"}
-        How the temperature of probabilities is found.
+        Source of the temperature of probabilities.
     val_fraction : float
         Share of a site's subjects for inner validation, where that is used.
-    start : str, path or Exchange, optional
-        Public start: what is known of public people, which every site adds its own to.
-        "abide-aal" or "abide-cc200" (fetched once, `fcforge consortium base-model --public`), a file of
-        `fcforge consortium base-model`, or what `make_public` returned. The default method adds exact sums,
-        which must not leave a hospital; ``forge_release`` adds noise (`method_params`: mechanism,
-        epsilon, delta). `covariates` of the subjects are given wherever the start removes some.
-        Scans of the public people themselves are refused by `fit`, and named when asked about.
     positive : optional
-        Which of the two classes of y is the patients, e.g. ``"ASD"``. Of 0 and 1 it is 1, of
-        words that say it (ASD and TC) the patients'; of others the second in sorted order, but
-        then `save` is refused until it is said.
+        The one of two classes of y that means patient, for example ``"ASD"``. Of 0 and 1 it is 1,
+        of words that are known (ASD and TC) the patients'; of others the second in sorted order.
+    random_state : int, RandomState or None
+        Source of all randomness. With an int, 0 by default, results are bitwise repeatable. None
+        draws a seed in every `fit`.
+    site_order : sequence of site names, optional
+        Order in which the sites of a call are learned; by default that of their first subjects.
+    allow_unlike_sites : bool
+        Whether a site whose FC looks as if its ROIs were in another order is only a warning.
+    verbose : int
+        1 prints a line per site, 2 also the progress of generator and network.
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,) or (K,)
-        With more than two, which not every method learns, nothing can be explained.
-    model_ : Model
-        All that was learnt: a chain, or releases around a start.
-    receipts_ : tuple of Receipt
-        Who was learned. They stay at home; `save` keeps them beside the file.
+    coef_, intercept_ : ndarray of shape (1 or K, n_features) and (1 or K,)
+        Of a linear model: weights of its features (with ``features="any"`` of the columns of X).
+    model_ : TrainedModel
+        The trained model and the subjects that the method remembers.
     sites_ : tuple of str
+        Sites that were learned.
     n_rois_ : int
     mean_fc_ : ndarray of shape (R, R)
-        Mean FC of the people learned from; not part of a saved file, nor are the hashes of scans by
-        which one person at two sites is found.
+        Mean FC of the people learned from. A saved file holds it from ten people on. Hashes of
+        scans, by which one person at two sites is found, are never stored.
     n_features_in_ : int
     """
 
@@ -108,14 +113,22 @@ class ForgeClassifier(ClassifierMixin, Learns):
         site: Any = None,
         covariates: Any = None,
     ) -> Self:
-        """Learn one more site, or several.
+        """Learn one more site, several, or further subjects of a known site.
+
+        Parameters changed by `set_params` since the last call take effect where they concern
+        training or generator; a changed method, model or seed is refused.
 
         Parameters
         ----------
         X, y, site, covariates
-            As in `fit`; sites are new each time, by default site-1, site-2, ...
+            As in `fit`. Without a name a site is new: site-1, site-2, ... A named site may
+            return with further subjects.
         classes : sequence, optional
             All classes, where the first site may lack one; by default those of `y`.
+
+        Returns
+        -------
+        self
         """
         first = not hasattr(self, "model_")
         return self._learn(X, y, site, covariates, first=first, classes=classes)
@@ -131,31 +144,32 @@ class ForgeClassifier(ClassifierMixin, Learns):
         classes: Any = None,
     ) -> Self:
         numbers, labels = self._checked(X, y, first)
-        words = self._words if not first else self._named(labels, classes)
+        words = self._named(labels, classes) if first else self._labels
         known = people.some_classes(labels, np.unique(words))
-        target = Target(classes=tuple(map(str, words)))
+        target = self._target(words) if first else self.target_
         code = people.coded(labels, words)
         self._learn_all(numbers, code, target, site, covariates, first=first)
         self.classes_ = known
-        self._words = words
-        called = np.unique(self.predict(X, covariates)).tolist()
-        if len(called) == 1 and len(np.unique(labels)) > 1:
-            what = f"ForgeClassifier({self.method!r}) calls all {len(labels)} people it has just"
-            why = f"learned {called[0]!r}: it has found nothing that tells them apart;"
-            do = "give it more people, weaken its penalty, train longer, or choose another model."
-            warnings.warn(f"{what} {why} {do}", stacklevel=3)
+        self._labels = words
+        self._warn_if_constant(X, labels, covariates)
         return self
 
+    def _target(self, words: np.ndarray) -> Target:
+        """Return the target of the first call."""
+        return Target(classes=tuple(map(str, words)))
+
+    def _warn_if_constant(self, X: Any, labels: np.ndarray, covariates: Any) -> None:
+        """Warn if all people of a call with several classes are predicted to be of one class."""
+        predicted = np.unique(self.predict(X, covariates)).tolist()
+        if len(predicted) > 1 or len(np.unique(labels)) < 2:
+            return
+        name = f"{type(self).__name__}({self._method_name()!r})"
+        what = f"{name} predicts a single class, {predicted[0]!r}, for all {len(labels)} people"
+        do = "Give it more people, weaken its penalty, train longer, or choose another model."
+        warnings.warn(f"{what} that it has just learned. {do}", stacklevel=4)
+
     def _named(self, labels: np.ndarray, classes: Any) -> np.ndarray:
-        """All classes as a model has them: controls first, or in the order of a start."""
-        if self._from_start:
-            with as_input_error():
-                target = self._opened_start().target
-            if target.kind == "number":
-                what = f"the start is about {target}, which is no class."
-                raise InputError(what, do="Use ForgeRegressor.")
-            if target.kind == "more classes":
-                return as_labels(target)
+        """Return all classes in the order of the model: controls first."""
         people.refuse_missing([] if classes is None else classes)
         known = np.unique(labels if classes is None else np.asarray(classes))
         if len(people.some_classes(labels, known)) > 2:
@@ -163,81 +177,151 @@ class ForgeClassifier(ClassifierMixin, Learns):
                 what = "positive= is for two classes; the target is more classes."
                 raise InputError(what, do="Leave it out.")
             return known
-        if self._from_start:
-            people.require_stated(known, self.positive)
         patient = people.positive_class(known, self.positive)
         return known if patient == known[1] else known[::-1]
 
-    def _take(self, target: Target) -> None:
-        if target.kind == "number":
-            what = f"the file is about {target}, which is no class."
-            raise ConfigError(what, do="Use ForgeRegressor.load.")
-        self.target_ = target
-        self._words = as_labels(target)
-        self.classes_ = np.unique(self._words)
-        if target.kind == "two classes" and self.positive is None:
-            self.positive = self._words[1].item()
+    def _check_sites(self, subjects: Cohort, first: bool) -> None:
+        super()._check_sites(subjects, first)
+        if first or self.target_.kind != "two classes":
+            return
+        with as_input_error():
+            odds = self.model_.calibrated(subjects.fc, subjects.covariates)
+        for name in subjects.site_names:
+            here = subjects.site == name
+            result = contrast(odds[here], subjects.y[here] == 1)
+            if result.p < SWAPPED:  # NaN fails
+                n = int(here.sum())
+                what = labels_swapped(self.target_, 0, 1, result, n)
+                warnings.warn(f"site '{name}': {what} {CHECK_LABELS}", stacklevel=5)
 
     # -- using what was learnt ------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """Calibrated log odds of ``classes_[1]``, (n,); arguments as in `fit`.
+        """Return calibrated log odds of ``classes_[1]``, (n,), or log probabilities (n, K).
 
-        Of more than two classes the logarithm of the probability of each, (n, K).
+        Parameters
+        ----------
+        X, covariates
+            As in `fit`.
         """
-        odds = self._asked(X, covariates)
+        odds = self._scores(X, covariates)
         if odds.ndim == 2:
-            return odds[:, np.argsort(self._words)]
-        return odds if self._words[1] == self.classes_[1] else -odds
+            return odds[:, np.argsort(self._labels)]
+        return odds if self._labels[1] == self.classes_[1] else -odds
 
     def predict_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """Calibrated probabilities of `classes_`, (n, K); arguments of `decision_function`."""
+        """Return calibrated probabilities of `classes_`, (n, K).
+
+        Parameters
+        ----------
+        X, covariates
+            As in `fit`.
+        """
         odds = self.decision_function(X, covariates)
         if odds.ndim == 2:
             return np.exp(odds)
         p = probability(odds)
         return np.stack([1.0 - p, p], axis=1)
 
-    def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """The likeliest class of each subject, (n,); arguments of `decision_function`."""
-        odds = self.decision_function(X, covariates)
-        place = odds.argmax(1) if odds.ndim == 2 else (odds > 0).astype(int)
-        return self.classes_[place]
-
-    def explain(
-        self, X: Any, covariates: Any = None, *, atlas: Atlas | None = None
-    ) -> Explanation:
-        """Which edges, ROIs and networks moved each scan's decision value.
-
-        They are compared with the mean of the people it learned from (of a loaded file: of its
-        synthetic or public people). Exact for models that are linear in Fisher z, integrated
-        gradients for all others. They are for the patients' class (`positive`), whichever is
-        first in sorted order: `base` plus the contributions are its log odds.
+    def predict_log_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
+        """Return the logarithms of `predict_proba`, (n, K), without underflow.
 
         Parameters
         ----------
         X, covariates
-            As in `decision_function`.
+            As in `fit`.
+        """
+        odds = self.decision_function(X, covariates)
+        if odds.ndim == 2:
+            return odds
+        return -np.logaddexp(0.0, np.stack([odds, -odds], axis=1))
+
+    def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
+        """Return the likeliest class of each subject, (n,).
+
+        Parameters
+        ----------
+        X, covariates
+            As in `fit`.
+        """
+        odds = self.decision_function(X, covariates)
+        place = odds.argmax(1) if odds.ndim == 2 else (odds > 0).astype(int)
+        return self.classes_[place]
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of a linear model: (1, n_features) for two classes, else (K, n_features)."""
+        return self._by_class(self._linear_weights()[0])
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Intercepts of a linear model: (1,) for two classes, else (K,)."""
+        return self._by_class(self._linear_weights()[1])
+
+    def _by_class(self, values: np.ndarray) -> np.ndarray:
+        """Return values of each output of the model for `classes_`."""
+        ordered = values[np.argsort(self._labels)]
+        return ordered[1:] - ordered[:1] if len(ordered) == 2 else ordered
+
+    def explain(
+        self,
+        X: Any,
+        covariates: Any = None,
+        *,
+        atlas: Atlas | None = None,
+        target: Any = None,
+    ) -> Explanation:
+        """Return the contribution of every edge to each scan's decision value.
+
+        Scans are compared with the mean of the people that were learned. Contributions are exact
+        for models that are linear in Fisher z, and integrated gradients for all others. They speak
+        for the patients' class (`positive`), whichever is first in sorted order: `base` plus the
+        contributions are its log odds.
+
+        Parameters
+        ----------
+        X, covariates
+            As in `fit`.
         atlas : Atlas, optional
             Names, networks and places of the ROIs; AAL is known by its names.
+        target : optional
+            Class to explain, by its log odds against all others; required for more than two
+            classes.
         """
         fc = self._scans(X)
-        if self.target_.kind != "two classes":
-            what = (
-                f"explanations are for two classes, and this is about {self.target_}."
-            )
-            raise InputError(what, do="Compare two of the classes.")
         if self.features == "any":
             what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
-            raise InputError(what, do="Set features='fc'.")
+            do = "Multiply coef_ by the columns, or set features='fc'."
+            raise InputError(what, do=do)
+        words = self._labels.tolist()
+        if target is None and len(words) > 2:
+            what = "which of the classes to explain is not stated."
+            raise InputError(what, do=f"Give target=, one of {words}.")
+        if target is not None and target not in words:
+            raise InputError(f"target={target!r} is none of {words}.")
+        output = 1 if target is None else words.index(target)
         columns = people.columns_of(covariates, len(fc))
-        against = None
-        if hasattr(self, "mean_fc_"):
-            against = (self.mean_fc_, "the mean of the people it learned from")
+        reference = self._reference()
         with as_input_error():
-            found = explain_model(
-                self.model_, fc, columns, atlas=atlas, reference=against
+            explanation = explain_model(
+                self._explained(output), fc, columns, atlas=atlas, reference=reference
             )
-        return replace(found, positive=str(self._words[1]))
+        return replace(explanation, positive=str(words[output]))
+
+    def _explained(self, output: int) -> Any:
+        """Return the model whose log odds of a class are explained."""
+        return ExplainedOutput(self.model_, output)
+
+    # -- files -----------------------------------------------------------------------------------
+    @classmethod
+    def _file_kind(cls) -> Literal["ForgeClassifier", "ForgeRegressor"]:
+        return "ForgeClassifier"
+
+    def _stored_labels(self) -> list[Any]:
+        return [label.item() for label in np.array(self._labels)]
+
+    def _restore_labels(self, labels: Sequence[Any]) -> None:
+        self._labels = np.array(labels)
+        self.classes_ = np.unique(self._labels)
 
 
 def edge_stability(
@@ -249,19 +333,19 @@ def edge_stability(
     draws: int = 20,
     seed: int = 0,
 ) -> EdgeStability:
-    """How far trainings on other people agree about each edge.
+    """Return how far trainings on other people agree about each edge.
 
     Clones of `model` learn random halves of the people, in complementary pairs, each half with
-    its share of both classes; what is compared is the weight of each edge at the mean scan.
+    its share of both classes. The weights of each edge at the mean scan are compared.
 
     Parameters
     ----------
     model : ForgeClassifier
-        Fitted or not; it is left as it is.
+        Fitted or not; it is not changed.
     X, y, site
-        As in `ForgeClassifier.fit`, for instance the people it learned from.
+        As in `ForgeClassifier.fit`, for example the people it learned from.
     draws : int
-        Trainings; two for each random division in halves.
+        Number of trainings, two for each random division in halves.
     seed : int
     """
     labels = np.asarray(y)
@@ -274,6 +358,6 @@ def edge_stability(
             here = site if np.ndim(site) == 0 else np.asarray(site)[half]
             part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
             fitted = clone(model).fit(part, labels[half], here)
-            scored, _ = fitted.model_.attribution({})
+            scored, _ = fitted._explained(1).attribution({})
             weights.append(slope_at(scored, fitted.mean_fc_))
     return EdgeStability.of(np.stack(weights))

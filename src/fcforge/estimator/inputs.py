@@ -104,8 +104,10 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         raise InputError(str(error)) from error
     if not matrices:
         raise InputError("X holds no subject.")
-    if not all(np.isfinite(m).all() for m in matrices):
-        raise InputError("Input X contains NaN or infinity.")
+    for i, matrix in enumerate(matrices):
+        if not np.isfinite(matrix).all():
+            what = f"Input X[{i}] contains NaN or infinity."
+            raise InputError(what, do="Leave the subject out of X and y.")
     made = _read_matrices(matrices, kind)
     if len({m.shape for m in made}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")

@@ -1,4 +1,4 @@
-"""Who the rows of X are: their site, their class, their covariates."""
+"""Sites, classes and covariates of the rows of X."""
 
 import hashlib
 import warnings
@@ -9,7 +9,7 @@ import numpy as np
 
 from fcforge.core.errors import FCForgeError
 from fcforge.core.formatting import whole
-from fcforge.core.names import two_spellings
+from fcforge.core.names import canonical_name, name_fault, two_spellings
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
 from fcforge.data.duplicates import find_duplicates
 from fcforge.data.participants import is_missing, label_of
@@ -20,7 +20,7 @@ DROP = "The same scan would be learned as two people; drop one."
 
 # -- sites -----------------------------------------------------------------------------------------
 def site_names(site: Any, n: int, default: str) -> np.ndarray:
-    """Site of each of n subjects, as text, (n,).
+    """Return the site of each of n subjects, as text, (n,).
 
     None: all are of one site, `default`. One name: all are of it. An array: one name per subject.
     1, 1.0 and "1" are the same site; what is empty or missing, a fraction or a truth value is no
@@ -34,7 +34,7 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     if values.shape != (n,):
         what = f"site has shape {values.shape}, but X has {n} subjects."
         raise InputError(what, do=f"Give one name, or an array of shape ({n},).")
-    names = [whole(_said(value)) for value in values]
+    names = [whole(_as_text(value)) for value in values]
     for place, name in enumerate(names):
         number = isinstance(values[place], (float, np.floating))
         if is_missing(name) or (number and "." in name) or name in ("True", "False"):
@@ -42,12 +42,23 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
                 f"site[{place}] is {values[place]!r}, which is not the name of a site."
             )
             raise InputError(what, do="Name everybody's site, by a text or a number.")
-    _refuse_spellings("site", names)
-    return np.array(names, dtype=object)
+    canonical = {name: _canonical(name) for name in dict.fromkeys(names)}
+    _refuse_spellings("site", canonical.values())
+    return np.array([canonical[name] for name in names], dtype=object)
 
 
-def _said(value: Any) -> str:
-    """A value as text, empty where there is none; pandas writes <NA>."""
+def _canonical(name: str) -> str:
+    """Return the canonical spelling of a site's name; `InputError` if it has none."""
+    canonical = canonical_name(name)
+    if fault := name_fault(canonical):
+        raise InputError(
+            f"the site name {name!r:.60} {fault}.", do="Give it another name."
+        )
+    return canonical
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as text, empty where there is none; pandas writes <NA>."""
     return "" if value is None else str(value).strip("<> ")
 
 
@@ -58,52 +69,74 @@ def _refuse_spellings(what: str, names: Iterable[str]) -> None:
 
 
 def scan_hashes(fc: np.ndarray) -> np.ndarray:
-    """First 16 digits of the SHA-256 of every scan of (n, R, R): who its subject is."""
+    """Return the first 16 digits of the SHA-256 of every scan of (n, R, R), as ids."""
     scans = np.ascontiguousarray(fc, dtype="<f4")
     return as_text([hashlib.sha256(scan).hexdigest()[:16] for scan in scans])
 
 
-def told_apart(
-    subjects: Cohort, before: Mapping[str, str], named: bool
+def require_new_people(
+    subjects: Cohort, before: Mapping[str, str], *, named: bool
 ) -> dict[str, str]:
-    """Site of every scan so far, by its hash; one scan at two named sites is refused.
+    """Return the site of every scan so far, by its hash; refuse scans that were learned before.
 
-    Where sites are not named, and for scans of one call that merely look like one person at two
-    sites, it is a warning.
+    One scan at two named sites raises `InputError`, as does a scan that a named site already gave
+    in an earlier call, or that has two diagnoses. Where sites are not named it is a warning, as it
+    is for scans of one call that merely look like one person at two sites.
 
     Parameters
     ----------
     subjects : Cohort
+        Subjects of the call, with the hashes of their scans as ids.
     before : mapping of hash to site
-        Of the scans learned before.
+        Scans of earlier calls.
     named : bool
+        Whether the sites were named by the user.
     """
     seen = dict(before)
-    for i, digest in enumerate(subjects.subject_id.tolist()):
-        site = subjects.site[i]
-        twin = seen.setdefault(digest, site)
-        if twin != site:
-            what = f"X[{i}] of site '{site}' has exactly the FC of a subject of site '{twin}'."
-            if named:
-                raise InputError(what, do=DROP)
-            warnings.warn(f"{what} {DROP}", stacklevel=5)
-            break
+    label: dict[str, Any] = {}
+    warned = False
+    rows = zip(
+        subjects.subject_id.tolist(),
+        subjects.site.tolist(),
+        subjects.y.tolist(),
+        strict=True,
+    )
+    for i, (digest, site, y) in enumerate(rows):
+        other = seen.setdefault(digest, site)
+        fault = ""
+        if other != site:
+            fault = f"X[{i}] of site '{site}' has exactly the FC of a subject of site '{other}'."
+        elif digest in before:
+            fault = f"X[{i}] of site '{site}' was learned before."
+        if fault and named:
+            raise InputError(fault, do=DROP)
+        if fault and not warned:
+            warnings.warn(f"{fault} {DROP}", stacklevel=5)
+            warned = True
+        if subjects.target.classes and label.setdefault(digest, y) != y:
+            what = f"X[{i}] of site '{site}' is there twice, with two diagnoses."
+            raise InputError(what, do="Keep the right one.")
+    _warn_of_duplicates(subjects)
+    return seen
+
+
+def _warn_of_duplicates(subjects: Cohort) -> None:
+    """Warn of scans of one call that look like one person at two sites."""
     fc = subjects.fc
     if fc.shape[1] < MIN_ROIS or len(subjects.site_names) < 2:
-        return seen
+        return
     for one, other, r in find_duplicates(fc, np.arange(len(fc))):
         first = subjects.site[int(one)]
         second = subjects.site[int(other)]
         if first != second:
-            twin = f"X[{one}] of site '{first}' (edges correlate {r:.3f})"
-            what = f"X[{other}] of site '{second}' looks like the scan of {twin}."
-            warnings.warn(f"{what} {DROP}", stacklevel=5)
-    return seen
+            pair = f"X[{one}] of site '{first}' (edges correlate {r:.3f})"
+            what = f"X[{other}] of site '{second}' looks like the scan of {pair}."
+            warnings.warn(f"{what} {DROP}", stacklevel=6)
 
 
 # -- covariates ------------------------------------------------------------------------------------
 def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
-    """Covariates by name, (n,) each, from a mapping or a data frame; None has none."""
+    """Return covariates by name, (n,) each, of a mapping or a data frame; None has none."""
     if covariates is None:
         return {}
     if not hasattr(covariates, "keys"):
@@ -121,19 +154,19 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
 
 # -- classes ---------------------------------------------------------------------------------------
 def refuse_missing(y: Any) -> None:
-    """`InputError` where a value of `y` says that nothing is known, or two differ in spelling."""
+    """Raise `InputError` if a value of `y` stands for a missing one, or two differ in spelling."""
     values = np.asarray(y, dtype=object).ravel().tolist()
     for place, value in enumerate(values):
-        if is_missing(_said(value)):
+        if is_missing(_as_text(value)):
             what = f"y[{place}] is {value!r}, which stands for a missing value."
             raise InputError(what, do="Leave the subject out of X and y.")
     _refuse_spellings("class", (value for value in values if isinstance(value, str)))
 
 
 def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """`known` itself when it is two classes or more and `labels` holds no other.
+    """Return `known`, which must be two classes or more and include all `labels`.
 
-    The words of the `InputError` are those scikit-learn's checks expect.
+    The messages of the `InputError` are those that scikit-learn's checks expect.
     """
     if len(known) < 2:
         raise InputError(
@@ -147,15 +180,15 @@ def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def coded(labels: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Places (n,) of labels among the words of a model, controls first."""
+    """Return the places (n,) of labels among the classes of a model, controls first."""
     order = np.argsort(words)
     return order[np.searchsorted(words[order], labels)]
 
 
 def obvious_patient(known: Any) -> Any:
-    """Of two classes the patients', where they say it by themselves; None where they do not.
+    """Return which of two classes is the patients', or None if that is not obvious.
 
-    0 and 1, -1 and 1, False and True, and words that are known (ASD and TC) do; 1 and 2 do not.
+    It is for 0 and 1, -1 and 1, False and True, and known words (ASD and TC), not for 1 and 2.
     """
     values = np.asarray(known).tolist()
     if all(isinstance(value, (bool, int, float)) for value in values):
@@ -169,7 +202,7 @@ def obvious_patient(known: Any) -> Any:
 
 
 def positive_class(known: np.ndarray, positive: Any) -> Any:
-    """The patients' class: the one that is named, or obvious, or the second in sorted order."""
+    """Return the patients' class: the named one, an obvious one, or the second in sorted order."""
     if positive is None:
         patient = obvious_patient(known) if len(known) == 2 else None
         return known[1] if patient is None else patient
@@ -179,9 +212,9 @@ def positive_class(known: np.ndarray, positive: Any) -> Any:
 
 
 def require_stated(known: Any, positive: Any) -> None:
-    """Raise `InputError` where nobody said which class is the patients, before it leaves."""
+    """Raise `InputError` if it is not known which class is the patients'."""
     if positive is None and obvious_patient(known) is None:
         values = np.asarray(known).tolist()
         what = f"of the classes {values} it is not known which means patient."
-        do = "Say which: ForgeClassifier(positive=...)."
+        do = "State it: positive=..."
         raise InputError(what, do=do)

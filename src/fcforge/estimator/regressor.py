@@ -1,35 +1,40 @@
-"""The scikit-learn face for numbers: ``ForgeRegressor().fit(X, age, site=hospital)``."""
+"""Regressor with the interface of scikit-learn: ``ForgeRegressor().fit(X, age, site=hospital)``."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from fcforge.core.errors import ConfigError
 from fcforge.core.target import Target
+from fcforge.estimator import people
+from fcforge.estimator.continual import CLOSED_FORM, ContinualEstimator
 from fcforge.estimator.inputs import InputError, as_input_error
-from fcforge.estimator.learning import Learns
+from fcforge.estimator.trained import ExplainedOutput
+from fcforge.evaluation.explanation import Explanation, explain_model
+from fcforge.imaging.atlas import Atlas
 
 
 @dataclass(repr=False, eq=False)
-class ForgeRegressor(RegressorMixin, Learns):
-    """A continual learner of a number (age, severity) from FC, as `ForgeClassifier` is of classes.
+class ForgeRegressor(RegressorMixin, ContinualEstimator):
+    """Continual learner of a number (age, severity) from FC.
 
-    Settings are those of `ForgeClassifier` where they make sense for a number; those that speak of
-    classes (`positive`, `calibrate`, `held_out`) are refused by name. Methods that
-    learn numbers are those on edges, "analytic" first; the paper's networks learn none.
+    Parameters are those of `ForgeClassifier` where they make sense for a number. Those about
+    classes (`positive`, `calibrate`) are refused. The default method is ridge in closed form.
+    Methods that learn numbers are those on edges; the paper's networks learn none.
 
     Parameters
     ----------
     limits : (float, float) or None
-        Between which numbers y lies, agreed in advance where several hospitals learn; None takes
-        those of the start, or the least and the greatest of the first call. Predictions may lie
-        outside.
+        Between which numbers y lies, agreed in advance where several hospitals learn. None takes
+        the least and the greatest of the first call. Predictions may lie outside.
 
     Attributes
     ----------
     target_ : Target
+    coef_, intercept_ : ndarray of shape (n_features,) and float
+        Of a linear model: weights of its features (with ``features="any"`` of the columns of X).
     sites_ : tuple of str
     n_rois_, n_features_in_ : int
     mean_fc_ : ndarray of shape (R, R)
@@ -39,15 +44,28 @@ class ForgeRegressor(RegressorMixin, Learns):
     _numbers: ClassVar[bool] = True
 
     def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: the penalty is meant for thousands of edges."""
         tags = super().__sklearn_tags__()
-        # a start's penalty is for thousands of edges
         tags.regressor_tags.poor_score = True
         return tags
+
+    def _usual_method(self) -> str:
+        return CLOSED_FORM
 
     def partial_fit(
         self, X: Any, y: Any, site: Any = None, covariates: Any = None
     ) -> Self:
-        """Learn one more site, or several."""
+        """Learn one more site, several, or further subjects of a known site.
+
+        Parameters
+        ----------
+        X, y, site, covariates
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
         first = not hasattr(self, "model_")
         return self._learn(X, y, site, covariates, first=first)
 
@@ -61,24 +79,15 @@ class ForgeRegressor(RegressorMixin, Learns):
         target = self._target(values) if first else self.target_
         low, high = target.limits
         if values.min() < low or values.max() > high:
-            found = f"y goes from {values.min():g} to {values.max():g}"
+            what = f"y goes from {values.min():g} to {values.max():g}"
             do = "Give limits= that hold everybody."
-            raise InputError(f"{found}, beyond {low:g} to {high:g}.", do=do)
+            raise InputError(f"{what}, beyond {low:g} to {high:g}.", do=do)
         scaled = target.scaled(values)
         self._learn_all(X, scaled, target, site, covariates, first=first)
         return self
 
     def _target(self, values: np.ndarray) -> Target:
-        """The start's, limits that were named, or those of the first call."""
-        if self._from_start:
-            with as_input_error():
-                found = self._opened_start().target
-            if found.classes or self.limits not in (None, found.limits):
-                what = f"the start is about {found}, not a number within limits={self.limits}."
-                raise InputError(
-                    what, do="Give limits= as the start has them, or none."
-                )
-            return found
+        """Return the target of the first call, with the limits that are given or those of y."""
         if self.limits is not None:
             return Target("y", (), self.limits)
         low = float(values.min())
@@ -88,13 +97,57 @@ class ForgeRegressor(RegressorMixin, Learns):
             raise InputError(what, do="Give numbers that differ, or limits=.")
         return Target("y", (), (low, high if high > low else low + 1.0))
 
-    def _take(self, target: Target) -> None:
-        if target.classes:
-            what = f"the file is about {target}, which is no number."
-            raise ConfigError(what, do="Use ForgeClassifier.load.")
-        self.target_ = target
-
     def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """The number of each subject, (n,); arguments as in `fit`."""
-        found = self._asked(X, covariates)
-        return self.target_.restored(found)
+        """Return the predicted number of each subject, (n,).
+
+        Parameters
+        ----------
+        X, covariates
+            As in `fit`.
+        """
+        scores = self._scores(X, covariates)
+        return self.target_.restored(scores)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights (n_features,) of a linear model, in the unit of y."""
+        low, high = self.target_.limits
+        return self._linear_weights()[0][0] * (high - low) / 2
+
+    @property
+    def intercept_(self) -> float:
+        """Intercept of a linear model, in the unit of y."""
+        return float(self.target_.restored(self._linear_weights()[1][0]))
+
+    def explain(
+        self, X: Any, covariates: Any = None, *, atlas: Atlas | None = None
+    ) -> Explanation:
+        """Return the contribution of every edge to each scan's predicted number, in its unit.
+
+        Parameters
+        ----------
+        X, covariates
+            As in `fit`.
+        atlas : Atlas, optional
+            Names, networks and places of the ROIs; AAL is known by its names.
+        """
+        fc = self._scans(X)
+        if self.features == "any":
+            what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
+            do = "Multiply coef_ by the columns, or set features='fc'."
+            raise InputError(what, do=do)
+        columns = people.columns_of(covariates, len(fc))
+        reference = self._reference()
+        with as_input_error():
+            explanation = explain_model(
+                ExplainedOutput(self.model_, 0),
+                fc,
+                columns,
+                atlas=atlas,
+                reference=reference,
+            )
+        return replace(explanation, positive=f"higher {self.target_.name}")
+
+    @classmethod
+    def _file_kind(cls) -> Literal["ForgeClassifier", "ForgeRegressor"]:
+        return "ForgeRegressor"

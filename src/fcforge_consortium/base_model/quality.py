@@ -1,6 +1,5 @@
 """Scores, calibration and label checks of a model on people with known diagnoses."""
 
-import math
 from itertools import combinations
 
 import numpy as np
@@ -9,17 +8,12 @@ from numpy import ndarray as Array
 from fcforge.core.errors import DataError
 from fcforge.core.target import TWO_CLASSES, Target
 from fcforge.evaluation.metrics import cell_values
+from fcforge.evaluation.temperature import probability
 
-TEMPERATURES = (0.2, 20.0)
 # p below which diagnoses count as turned round. Around a start of NYU it refuses 12 of
 # the other 19 sites of ABIDE when they are (three standard errors: 4), and one, of 25
 # people, when they are not.
 TURNED = 0.05
-
-
-def probability(odds: Array) -> Array:
-    """P(patient) of log odds; no overflow for any size."""
-    return 0.5 * (1.0 + np.tanh(0.5 * odds))
 
 
 def answers_of(target: Target, score: Array) -> Array:
@@ -88,28 +82,3 @@ def require_labels(
                 "the classes, or the sign of the number; if it is right, add --accept-labels.",
             )
     return turned
-
-
-def fit_temperature(odds: Array, y: Array) -> float:
-    r"""T that minimises :math:`\sum_i \log(1 + e^{\mp u_i / T}) + (\log T)^2`.
-
-    The sign is minus for patients. The last term is a prior around T = 1 (standard deviation 0.7
-    of log T): ten validation subjects must not decide alone. log T is between log 0.2 and log 20.
-
-    Examples
-    --------
-    >>> odds = np.full(4000, -2.0)  # says 88 %, is right in 3 of 4 cases
-    >>> round(fit_temperature(odds, np.arange(4000) % 4 == 0), 2)  # 2 / log 3
-    1.82
-    """
-    from scipy.optimize import minimize_scalar  # slow to import
-
-    against = -np.asarray(odds, dtype=np.float64)
-    right = np.where(np.asarray(y) == 1, odds, against)
-
-    def loss(log_t: float) -> float:
-        each = np.logaddexp(0.0, -right / math.exp(log_t))
-        return float(each.sum()) + log_t**2
-
-    bounds = (math.log(TEMPERATURES[0]), math.log(TEMPERATURES[1]))
-    return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)

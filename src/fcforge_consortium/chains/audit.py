@@ -75,7 +75,7 @@ def audit_chain(chain: Chain, asked: AuditTarget) -> AuditResult:
 def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
     """Return the hospital's subjects as the chain learned them: split, or all for training.
 
-    `ForgeClassifier` trains on everybody it is given; the step then counts nobody as tested.
+    `ConsortiumClassifier` trains on everybody it is given; the step then counts nobody as tested.
     """
     tested = chain.steps[chain.sites.index(name)].counts.test
     if (tested.controls, tested.patients) == (0, 0):

@@ -417,7 +417,7 @@ class Chain(Model):
         )
 
     def parameters(self) -> Mapping[str, Any]:
-        """Return the parameters of a `ForgeClassifier` that continues the chain."""
+        """Return the parameters of a `ConsortiumClassifier` that continues the chain."""
         own = self.settings
         training = asdict(own.training)
         names = ("epochs", "batch_size", "lr")

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from fcforge.core import randomness
 from fcforge.core.subjects import FCBatch, Site
-from fcforge.core.target import TWO_CLASSES, Target, strata
+from fcforge.core.target import TWO_CLASSES, Target
 from fcforge.data import scan_checks
 from fcforge.data.cohort import Cohort
-from fcforge.data.splits import SPLITS
+from fcforge.data.splits import untested_site
+from fcforge.evaluation.temperature import temperature_of_odds
 from fcforge.experiments.site_loader import SiteLoader
 from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane
@@ -32,7 +33,7 @@ from fcforge.replay.bank import PoolName
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from fcforge.training.start import start_lane
-from fcforge_consortium.base_model.quality import fit_temperature, quality
+from fcforge_consortium.base_model.quality import quality
 from fcforge_consortium.chains.counts import counts_of, published_share
 from fcforge_consortium.chains.settings import ChainSettings
 from fcforge_consortium.chains.state import State, Subjects
@@ -210,7 +211,7 @@ class SiteStep:
         if self.settings.learns_val:
             lane = self.train(with_val=False, tick=lambda: None)
         odds = scores_of(self.learner, lane, batch.fc)
-        return round(fit_temperature(odds, batch.y.numpy()), 4)
+        return round(temperature_of_odds(odds, batch.y.numpy()), 4)
 
     def _limits(self, held_out: Subjects) -> ScanLimits:
         """Return the limits of ordinary scans; None without a held-out set."""
@@ -228,20 +229,9 @@ def whole_site(people: Cohort, settings: ChainSettings) -> Site:
 
     A validation part is split off only if it is used. No id is kept.
     """
-    (name,) = people.site_names
-    val = np.zeros(len(people), dtype=bool)
-    if not settings.learns_val or settings.calibrate == "inner_val":
-        rng = randomness.numpy_rng(settings.seed, "split", name)
-        groups = strata(people.y)
-        for label in np.unique(groups):
-            members = rng.permutation(np.flatnonzero(groups == label))
-            val[members[: max(1, round(settings.val_fraction * len(members)))]] = True
-    masks = zip(SPLITS, (~val, val, val & ~val), strict=True)
-    parts: dict[str, Any] = {
-        part: FCBatch.from_numpy(people.fc[rows], people.y[rows])
-        for part, rows in masks
-    }
-    return Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))
+    cuts = not settings.learns_val or settings.calibrate == "inner_val"
+    share = settings.val_fraction if cuts else 0.0
+    return untested_site(people, settings.seed, share)
 
 
 def people_learned(settings: ChainSettings, site: Site) -> People:

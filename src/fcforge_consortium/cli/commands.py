@@ -56,7 +56,9 @@ def base_model(request: requests.BaseModelRequest) -> None:
     with at_work("making the base model"):
         if request.given().keys() == {"public"}:
             place = published_base_model(request.public, say)
-            say(f"wrote {place}; in Python: ForgeClassifier(start='{request.public}').")
+            say(
+                f"wrote {place}; in Python: ConsortiumClassifier(start='{request.public}')."
+            )
             return
         made = write_base_model(request)
     say(f"wrote {request.out}; give this file to every hospital.")

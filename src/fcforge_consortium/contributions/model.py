@@ -311,7 +311,7 @@ class ContributionModel(Model):
         return self.exchange
 
     def parameters(self) -> Mapping[str, Any]:
-        """How a `ForgeClassifier` is called that goes on from it."""
+        """Return the parameters of a `ConsortiumClassifier` that continues from the model."""
         return {"method": "forge_release", "start": self.exchange}
 
     # -- answers -----------------------------------------------------------------------------------

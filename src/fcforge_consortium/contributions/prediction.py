@@ -19,8 +19,9 @@ from fcforge.data.scan_checks import wrong_rois
 from fcforge.data.scans import Paths, Scan, find_scans
 from fcforge.evaluation.explanation import Explanation, explain_model
 from fcforge.evaluation.resampling import measure
+from fcforge.evaluation.temperature import probability
 from fcforge.imaging.atlas import Atlas
-from fcforge_consortium.base_model.quality import answers_of, probability, truth_of
+from fcforge_consortium.base_model.quality import answers_of, truth_of
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.ledger.people import people_in
 from fcforge_consortium.ledger.threshold import Threshold

@@ -12,7 +12,8 @@ from fcforge.core.errors import ConfigError, DataError
 from fcforge.data import abide
 from fcforge.data.abide import subjects_sha256
 from fcforge.data.folder import load_folder
-from fcforge.estimator import ForgeClassifier, InputError
+from fcforge.estimator import InputError
+from fcforge_consortium.estimator import ConsortiumClassifier
 from fcforge_consortium.operations import published
 from fcforge_consortium.operations.published import (
     BASE_MODELS,
@@ -192,7 +193,7 @@ def test_without_a_network_it_is_said_what_to_do(offline):
     told = f"download of {abide.PHENOTYPES} from {abide.BUCKET} failed"
     cache = str(published.cache_folder())
     with pytest.raises(InputError) as raised:
-        ForgeClassifier(start="abide-aal").fit(
+        ConsortiumClassifier(start="abide-aal").fit(
             np.stack([np.corrcoef(rng.normal(size=(116, 150))) for _ in range(8)]),
             np.arange(8) % 2,
             site="here",
@@ -209,14 +210,16 @@ def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
     assert answer.code == 0, answer.err
     people = load_folder(published.published_people("abide-aal"))
     here = people.site == "NYU"
-    model = ForgeClassifier(start="abide-aal")
+    model = ConsortiumClassifier(start="abide-aal")
     with pytest.raises(InputError, match=r"20 of its people are among the public ones"):
         model.fit(people.fc[here], people.y[here], site="NYU")
     out = tmp_path / "usm.fcx"
     asked = ("--public", "abide-aal", "--without", "NYU", "--out", out)
     assert consortium("base-model", *asked, "--exact").code == 0
     assert open_exchange(out).root.sites == {"USM": 20}
-    model = ForgeClassifier(start=out).fit(people.fc[here], people.y[here], site="NYU")
+    model = ConsortiumClassifier(start=out).fit(
+        people.fc[here], people.y[here], site="NYU"
+    )
     assert model.sites_ == ("NYU",)
     assert model.score(people.fc[here], people.y[here]) > 0.6
     with pytest.warns(

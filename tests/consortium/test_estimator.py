@@ -1,4 +1,4 @@
-"""What the estimator learns, seals and opens: links of a chain, releases around a start."""
+"""Estimators on consortium files: steps of a chain, contributions around a base model."""
 
 from dataclasses import replace
 from functools import cache
@@ -6,8 +6,6 @@ from functools import cache
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 from small_exchange import R, learned, people, sites, start
 
 from fcforge.core.component import Component
@@ -16,15 +14,26 @@ from fcforge.core.spec import LearnerSpec, Training
 from fcforge.core.target import TWO_CLASSES, Target
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import split_site
-from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
-from fcforge_consortium.base_model.quality import probability
+from fcforge.estimator import ForgeClassifier, InputError
+from fcforge.evaluation.temperature import probability
 from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.chains.settings import settings_for
+from fcforge_consortium.estimator import (
+    ConsortiumClassifier,
+    ConsortiumRegressor,
+    from_estimator,
+)
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.exchange import open_exchange, save
 from fcforge_consortium.records.kinds import Contribution
 from fcforge_consortium.records.policy import Policy
+
+
+@pytest.fixture(scope="module")
+def subjects():
+    cohort = simulate(n_rois=10, scale=0.4, n_sites=2, preset="easy")
+    return cohort.fc, cohort.y, cohort.site
 
 
 def split(subjects):
@@ -35,21 +44,23 @@ def split(subjects):
 
 def test_site_by_site_and_its_file(subjects, tmp_path) -> None:
     (a, fa, ya), (b, fb, yb) = split(subjects)
-    model = ForgeClassifier("finetune", "linear", epochs=3, held_out=8, seed=4)
+    model = ConsortiumClassifier("finetune", "linear", epochs=3, held_out=8, seed=4)
     model.partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
     assert model.sites_ == (a, b)
     model.save(tmp_path / "x.exchange")
-    again = ForgeClassifier.load(tmp_path / "x.exchange")
+    again = ConsortiumClassifier.load(tmp_path / "x.exchange")
     assert np.array_equal(again.decision_function(fb), model.decision_function(fb))
     assert again.get_params()["seed"] == 4
     assert again.classes_.tolist() == [0, 1]
     # handed over between the two sites: bitwise the same network
-    ForgeClassifier("finetune", "linear", epochs=3, held_out=8, seed=4).partial_fit(
-        fa, ya, site=a
-    ).save(tmp_path / "a.exchange")
-    other = ForgeClassifier.load(tmp_path / "a.exchange").partial_fit(fb, yb, site=b)
+    ConsortiumClassifier(
+        "finetune", "linear", epochs=3, held_out=8, seed=4
+    ).partial_fit(fa, ya, site=a).save(tmp_path / "a.exchange")
+    other = ConsortiumClassifier.load(tmp_path / "a.exchange").partial_fit(
+        fb, yb, site=b
+    )
     assert model.model_.state.to_bytes() == other.model_.state.to_bytes()
-    with pytest.raises(ValueError, match="learned already"):
+    with pytest.raises(ValueError, match="was learned before"):
         model.partial_fit(fa, ya, site=a)
     fresh = model.fit(fa, ya)
     assert fresh.sites_ == ("site-1",)
@@ -58,9 +69,9 @@ def test_site_by_site_and_its_file(subjects, tmp_path) -> None:
 def test_words_as_classes_travel(subjects, tmp_path) -> None:
     fc, y, _ = subjects
     words = np.where(y == 1, "ASD", "TD")
-    model = ForgeClassifier().fit(fc, words)
+    model = ConsortiumClassifier().fit(fc, words)
     model.save(tmp_path / "x.exchange")
-    again = ForgeClassifier.load(tmp_path / "x.exchange")
+    again = ConsortiumClassifier.load(tmp_path / "x.exchange")
     assert np.array_equal(again.predict(fc), model.predict(fc))
     policy = open_exchange(tmp_path / "x.exchange").root.policy
     assert policy.target.classes == ("TD", "ASD")
@@ -77,14 +88,18 @@ def test_bitwise_the_chain_of_the_command_line():
     site = split_site(cohort, name, 0)
     chain, _ = empty_chain(settings, TWO_CLASSES, name).model.after(site)
     part = site.learning(with_val=True)
-    model = ForgeClassifier("finetune", "gcn", epochs=2, model_params={"hidden": 16})
+    model = ConsortiumClassifier(
+        "finetune", "gcn", epochs=2, model_params={"hidden": 16}
+    )
     model.partial_fit(part.fc.numpy(), part.y.numpy(), site=name)
     assert chain.state.to_bytes() == model.model_.state.to_bytes()
 
 
 def test_who_was_learned_stays_at_home(subjects, tmp_path):
     (a, fa, ya), (b, fb, yb) = split(subjects)
-    model = ForgeClassifier().partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
+    model = (
+        ConsortiumClassifier().partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
+    )
     model.save(tmp_path / "x.exchange")
     private = Ledger.read(tmp_path / "fcforge.private")
     assert [receipt.site for receipt in private.receipts] == [a, b]
@@ -101,7 +116,7 @@ def test_who_was_learned_stays_at_home(subjects, tmp_path):
 
 def test_real_subjects_need_the_flag(subjects, tmp_path) -> None:
     fc, y, _ = subjects
-    model = ForgeClassifier("cumulative", "linear", epochs=1).fit(fc, y)
+    model = ConsortiumClassifier("cumulative", "linear", epochs=1).fit(fc, y)
     with pytest.raises(ExchangeError, match="real subjects"):
         model.save(tmp_path / "x.exchange")
     assert not list(tmp_path.iterdir())
@@ -129,8 +144,8 @@ def test_python_and_the_command_line_mean_the_same_people(
     one, two = cohort.site_names
     mine = cohort.select_sites([one])
     y = np.where(mine.y == 1, patient, control)
-    model = ForgeClassifier(positive=positive).fit(mine.fc, y, site=one)
-    plain = ForgeClassifier().fit(mine.fc, mine.y, site=one)
+    model = ConsortiumClassifier(positive=positive).fit(mine.fc, y, site=one)
+    plain = ConsortiumClassifier().fit(mine.fc, mine.y, site=one)
     sick = model.classes_.tolist().index(patient)
     assert model.predict_proba(mine.fc)[:, sick] == pytest.approx(
         plain.predict_proba(mine.fc)[:, 1]
@@ -144,7 +159,7 @@ def test_python_and_the_command_line_mean_the_same_people(
     assert probability(found.model.score(mine.fc, {}).odds) == pytest.approx(
         plain.predict_proba(mine.fc)[:, 1], abs=1e-5
     )
-    again = ForgeClassifier.load(tmp_path / "a.exchange")
+    again = ConsortiumClassifier.load(tmp_path / "a.exchange")
     np.testing.assert_array_equal(again.predict(mine.fc), model.predict(mine.fc))
     theirs = cohort.select_sites([two])
     again.partial_fit(theirs.fc, np.where(theirs.y == 1, patient, control), site=two)
@@ -159,12 +174,12 @@ def test_python_and_the_command_line_mean_the_same_people(
 def test_saving_is_refused_until_the_patients_are_named(classes, tmp_path):
     cohort = simulate("easy", n_rois=12, n_sites=1, scale=0.3, seed=2)
     y = np.where(cohort.y == 1, *classes)
-    model = ForgeClassifier().fit(cohort.fc, y)
+    model = ConsortiumClassifier().fit(cohort.fc, y)
     with pytest.raises(ValueError, match=r"which means patient.*positive="):
         model.save(tmp_path / "a.exchange")
     assert not (tmp_path / "a.exchange").exists()
     with pytest.raises(ValueError, match="positive='c' is neither of"):
-        ForgeClassifier(positive="c").fit(cohort.fc, y)
+        ConsortiumClassifier(positive="c").fit(cohort.fc, y)
 
 
 A, B, NEW = sites()[2:5]
@@ -180,9 +195,9 @@ def begin(removed=()):
     return start(removed, exact_allowed=True)
 
 
-def model(**more) -> ForgeClassifier:
+def model(**more) -> ConsortiumClassifier:
     given = {"start": begin(), "method_params": EXACT, **more}
-    return ForgeClassifier("forge_release", **given)
+    return ConsortiumClassifier("forge_release", **given)
 
 
 def test_sites_one_by_one_are_the_exchange():
@@ -206,34 +221,34 @@ def test_sites_one_by_one_are_the_exchange():
 
 
 def test_noise_is_the_default_and_the_same_people_are_told():
-    made = ForgeClassifier("forge_release", start=start()).fit(*of(A)[:2], site=A)
+    made = ConsortiumClassifier("forge_release", start=start()).fit(*of(A)[:2], site=A)
     (release,) = made.model_.exchange.of(Contribution)
     assert release.epsilon == 1.0
-    with pytest.raises(InputError, match="contributed before"):
+    with pytest.raises(InputError, match="learned before"):
         made.partial_fit(*of(A)[:2], site=A)
 
 
 def test_the_default_method_on_a_start_with_noise_names_what_works():
     way = r'method="forge_release", method_params={"epsilon": 1\.0}'
     for given in (None, {"epsilon": 1.0}):
-        made = ForgeClassifier(start=start(), method_params=given)
+        made = ConsortiumClassifier(start=start(), method_params=given)
         with pytest.raises(InputError, match=f"{way}, or .*--exact"):
             made.fit(*of(A)[:2], site=A)
-    made = ForgeClassifier(start=begin(), method_params={"epsilon": 1.0})
+    made = ConsortiumClassifier(start=begin(), method_params={"epsilon": 1.0})
     with pytest.raises(InputError, match="unknown setting 'epsilon'"):
         made.fit(*of(A)[:2], site=A)
 
 
 def test_a_start_of_no_such_name_lists_those_there_are():
     with pytest.raises(InputError, match=r"'abide-all' is neither .*abide-aal"):
-        ForgeClassifier(start="abide-all").fit(*of(A)[:2], site=A)
+        ConsortiumClassifier(start="abide-all").fit(*of(A)[:2], site=A)
 
 
 def test_releases_go_round(tmp_path):
     made = model().fit(*of(A)[:2], site=A)
     found = made.save(tmp_path / "a.exchange")
     assert open_exchange(tmp_path / "a.exchange").id == found
-    back = ForgeClassifier.load(tmp_path / "a.exchange")
+    back = ConsortiumClassifier.load(tmp_path / "a.exchange")
     fc = of(NEW)[0]
     np.testing.assert_allclose(back.decision_function(fc), made.decision_function(fc))
     assert back.classes_.tolist() == [0, 1]
@@ -261,9 +276,9 @@ def test_confounds_are_asked_for():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"start": None}, "needs a public start"),
+        ({"start": None}, "needs a base model"),
         ({"method_params": {"epsilom": 1}}, "Did you mean 'epsilon'"),
-        ({"features": "any"}, "releases are made from FC only"),
+        ({"features": "any"}, "contributions are made from FC only"),
     ],
 )
 def test_what_cannot_be_meant(more, words):
@@ -300,7 +315,7 @@ def test_a_start_of_three_diagnoses_is_the_exchange():
     """Columns are those of `classes_`; a hospital may lack a diagnosis."""
     cohort = several()["classes"]
     first, second, new = cohort.site_names[2:]
-    made = ForgeClassifier(start=start_of("classes"))
+    made = ConsortiumClassifier(start=start_of("classes"))
     found = start_of("classes")
     for site in (first, second):
         mine = cohort.select_sites([site])
@@ -314,11 +329,13 @@ def test_a_start_of_three_diagnoses_is_the_exchange():
     np.testing.assert_allclose(p, wanted[:, [2, 0, 1]])
     assert made.score(tested.fc, WORDS[tested.y]) > 0.45
     with pytest.raises(InputError, match="'ADHD', which is neither of"):
-        ForgeClassifier(start=start_of("classes")).fit(
+        ConsortiumClassifier(start=start_of("classes")).fit(
             mine.fc, np.where(mine.y, "ADHD", "HC"), site=first
         )
-    with pytest.raises(InputError, match="Use ForgeRegressor"):
-        ForgeClassifier(start=start_of("age")).fit(mine.fc, WORDS[mine.y], site=first)
+    with pytest.raises(InputError, match="Use ConsortiumRegressor"):
+        ConsortiumClassifier(start=start_of("age")).fit(
+            mine.fc, WORDS[mine.y], site=first
+        )
 
 
 def test_a_start_of_a_number_is_the_exchange(tmp_path):
@@ -327,62 +344,102 @@ def test_a_start_of_a_number_is_the_exchange(tmp_path):
     mine = cohort.select_sites([site])
     tested = cohort.select_sites([new])
     years = cohort.target.restored
-    made = ForgeRegressor(start=start_of("age")).fit(mine.fc, years(mine.y), site=site)
+    made = ConsortiumRegressor(start=start_of("age")).fit(
+        mine.fc, years(mine.y), site=site
+    )
     found = learned(start_of("age"), site, cohort=mine, mechanism="none").exchange
     wanted = years(found.model.calibrated(tested.fc, {}))
     np.testing.assert_allclose(made.predict(tested.fc), wanted)
     assert made.score(tested.fc, years(tested.y)) > 0.4
     made.save(tmp_path / "age.exchange")
-    back = ForgeRegressor.load(tmp_path / "age.exchange")
+    back = ConsortiumRegressor.load(tmp_path / "age.exchange")
     np.testing.assert_allclose(back.predict(tested.fc), wanted)
-    with pytest.raises(InputError, match="Give limits= as the start has them"):
-        ForgeRegressor(start=start_of("age"), limits=(0, 99)).fit(mine.fc, mine.y)
+    with pytest.raises(InputError, match="Give limits= as the base model has them"):
+        ConsortiumRegressor(start=start_of("age"), limits=(0, 99)).fit(mine.fc, mine.y)
 
 
-# -- settings of the parts ----------------------------------------------------------------------
-def test_settings_of_the_parts_by_name() -> None:
-    model = ForgeClassifier("analytic", method_params={"public_weight": 1.0})
-    given = model.method_params
-    model.set_params(method__penalty=3.0, training__clip=2.0, seed=5)
-    assert model.method_params == {"public_weight": 1.0, "penalty": 3.0}
-    assert given == {"public_weight": 1.0}  # another's dict is left as it is
-    assert (model.training, model.seed) == ({"clip": 2.0}, 5)
-    model.set_params(
-        model__hidden=8, method="finetune", model="mlp", method_params=None
+# -- explanations ---------------------------------------------------------------------------------
+def test_releases_with_covariates():
+    fc, y = people().fc, people().y
+    site = sites()[2]
+    here = people().site == site
+    model = ConsortiumClassifier(
+        "forge_release",
+        start=start(exact_allowed=True),
+        method_params={"mechanism": "none"},
     )
-    assert (model.model_params, model.method_params) == ({"hidden": 8}, None)
-    assert clone(model).get_params() == model.get_params()
-    pipe = make_pipeline(ForgeClassifier("forge_release"))
-    pipe.set_params(forgeclassifier__method__epsilon=2.0)
-    assert pipe[0].method_params == {"epsilon": 2.0}
+    model.fit(fc[here], y[here], site=site)
+    scans = fc[here][:3]
+    found = model.explain(scans)
+    np.testing.assert_allclose(found.score, model.decision_function(scans), atol=1e-6)
+    assert np.abs(found.gap).max() < 1e-8
 
 
-def test_a_wrong_name_is_told(subjects) -> None:
-    fc, y, _ = subjects
-    with pytest.raises(ValueError, match=r"'penalti'\. Did you mean 'penalty'"):
-        ForgeClassifier().set_params(method__penalti=1.0).fit(fc, y)
-    with pytest.raises(ValueError, match="Invalid parameter 'methods'"):
-        ForgeClassifier().set_params(methods__penalty=1)
-    with pytest.raises(ValueError, match="Invalid parameter 'seeds'"):
-        ForgeClassifier().set_params(seeds=1)
-
-
-def test_a_search_over_a_setting(subjects) -> None:
-    fc, y, _ = subjects
-    grid = {"method__penalty": [1.0, 1e3]}
-    search = GridSearchCV(ForgeClassifier(), grid, cv=2).fit(fc, y)
-    best = search.best_params_["method__penalty"]
-    assert (
-        search.best_estimator_.model_.settings.learner.method.params["penalty"] == best
+def test_releases_from_edges_of_nilearn_need_their_covariates():
+    here = people().select_sites([sites()[2]])
+    lower = here.fc[:, *np.tril_indices(here.n_rois, -1)]
+    removes = ("age", "sex")
+    known = {name: here.covariates[name] for name in removes}
+    model = ConsortiumClassifier(
+        "forge_release",
+        start=start(removes, exact_allowed=True),
+        method_params={"mechanism": "none"},
+    ).fit(lower, here.y, site=sites()[2], covariates=known)
+    some = {name: values[:3] for name, values in known.items()}
+    found = model.explain(lower[:3], some)
+    np.testing.assert_allclose(
+        found.score, model.decision_function(lower[:3], some), atol=1e-6
     )
+    with pytest.raises(InputError, match="age"):
+        model.explain(lower[:3])
 
 
-def test_settings_of_what_is_not_there_are_refused():
-    """They would be ignored in silence."""
+def test_a_file_without_a_reference_scan_is_not_explained(subjects, tmp_path) -> None:
+    fc, y, _ = subjects
+    for held_out in (0, 8):
+        path = tmp_path / f"{held_out}.fcx"
+        made = ConsortiumClassifier(held_out=held_out).fit(fc, y)
+        made.save(path, register=tmp_path / f"{held_out}.ledger")
+        loaded = ConsortiumClassifier.load(path)
+        if held_out:
+            assert "synthetic" in loaded.explain(fc[:1]).reference
+            continue
+        with pytest.raises(InputError, match="holds no reference scan"):
+            loaded.explain(fc[:1])
+
+
+# -- from an estimator of fcforge ------------------------------------------------------------------
+@pytest.mark.parametrize("method", ["ridge", "forge"])
+def test_a_fitted_estimator_becomes_a_chain(method, subjects, tmp_path) -> None:
+    fc, y, site = subjects
+    sizes = {"memory": 8, "candidates": 8, "dev": 4, "replay": 4}
+    given = {"epochs": 2, "seed": 3}
+    if method == "forge":
+        given |= {"generator": "corr_gauss", "method_params": sizes}
+    fitted = ForgeClassifier(method, **given).fit(fc, y, site)
+    made = from_estimator(fitted, fc, y, site, held_out=8)
+    np.testing.assert_array_equal(
+        made.decision_function(fc), fitted.decision_function(fc)
+    )
+    made.save(tmp_path / "a.fcx")
+    assert open_exchange(tmp_path / "a.fcx").model.sites == fitted.sites_
+    with pytest.raises(ConfigError, match="do not make the network"):
+        from_estimator(fitted, fc[1:], y[1:], site[1:])
+
+
+def test_a_changed_setting_of_a_chain_is_refused(subjects) -> None:
+    fc, y, site = subjects
+    a, b = (site == name for name in dict.fromkeys(site.tolist()))
+    made = ConsortiumClassifier().fit(fc[a], y[a], site="A")
+    made.set_params(method__penalty=3.0)
+    with pytest.raises(InputError, match=r"method_params=.* was None"):
+        made.partial_fit(fc[b], y[b], site="B")
+
+
+def test_settings_without_effect_are_refused():
+    """They would be ignored silently."""
     some = people()
-    alone = ForgeClassifier(generator_params={"rank": 3})
-    with pytest.raises(InputError, match="generator_params is given, but no generator"):
-        alone.fit(some.fc, some.y)
-    beside = ForgeClassifier("forge_release", start=start(), model_params={"tau": 0.3})
-    with pytest.raises(InputError, match="model_params has no effect beside a start"):
+    given = {"start": start(), "model_params": {"tau": 0.3}}
+    beside = ConsortiumClassifier("forge_release", **given)
+    with pytest.raises(InputError, match="no effect beside a base model"):
         beside.fit(some.fc, some.y)

@@ -1,0 +1,676 @@
+"""Base of the estimators: parameters, reading of X and y, and learning site after site."""
+
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.names import check_names
+from fcforge.core.options import Kind
+from fcforge.core.settings import make
+from fcforge.core.spec import Conditions, LearnerSpec, Training
+from fcforge.core.target import Target
+from fcforge.data.cohort import Cohort, as_text
+from fcforge.data.matrices import Layout, Order
+from fcforge.data.scan_checks import MIN_ROIS, fisher_z
+from fcforge.data.site_checks import scan_fault, site_faults
+from fcforge.estimator import people as people_module
+from fcforge.estimator import storage
+from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
+from fcforge.estimator.trained import SiteSettings, TrainedModel
+from fcforge.generators import GENERATORS
+from fcforge.generators.progress import listening
+from fcforge.methods import METHODS
+from fcforge.models import MODELS
+from fcforge.models.edge import WHOLE_LOG
+
+RIDGE = "ridge"
+CLOSED_FORM = "analytic"
+FORGE = "forge"
+LINEAR = "linear"
+# chosen on the development sites by the rule of paper/experiments/forge_default.toml
+LINEAR_EPOCHS = 40
+LINEAR_RATE = 3e-4
+GENERATOR = "corr_gauss"  # by the same rule: FCM-VAE takes longer than 90 s
+FEWEST_STORED = 10  # people behind a mean FC that is stored
+DRAWN_SEEDS = 2**31 - 1
+
+
+class Part(NamedTuple):
+    """A part of a learner whose settings can be set as ``part__name``.
+
+    Attributes
+    ----------
+    parameter : str
+        Parameter of the estimator that holds the settings.
+    registry : mapping of name to class, or None
+        None for `Training`.
+    given : tuple of str
+        Fields that are not settings of the part, or are parameters of the estimator itself.
+    """
+
+    parameter: str
+    registry: Mapping[str, Any] | None
+    given: tuple[str, ...] = ()
+
+
+PARTS = {
+    "method": Part("method_params", METHODS),
+    "model": Part("model_params", MODELS, ("n_rois", "n_outputs")),
+    "generator": Part("generator_params", GENERATORS),
+    "training": Part("training", None, ("epochs", "batch_size", "lr")),
+}
+
+
+class Fitted(ReadsFC):
+    """Attributes that `fit` sets."""
+
+    model_: Any
+    target_: Target
+    classes_: np.ndarray
+    sites_: tuple[str, ...]
+    n_rois_: int
+    mean_fc_: np.ndarray
+    _visits: tuple[str, ...] = ()
+    _site_of_scan: Mapping[str, str] = {}
+    _n_seen: int = 0
+    _layout: Layout | None = None
+    _labels: np.ndarray  # classes in the order of the model, controls first
+
+
+@dataclass(repr=False, eq=False)
+class ContinualEstimator(Fitted, ABC):
+    """Base of estimators that learn one site after another.
+
+    `ForgeClassifier` documents the parameters.
+    """
+
+    method: str | None = None
+    model: str | None = None
+    generator: str | None = None
+    epochs: int | None = None
+    batch_size: int = Training.batch_size
+    lr: float | None = None
+    seed: int | None = None
+    method_params: Mapping[str, Any] | None = None
+    model_params: Mapping[str, Any] | None = None
+    generator_params: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
+    features: Literal["fc", "any"] = "fc"
+    edges: Order = "nilearn"
+    kind: Kind = "auto"
+    calibrate: Literal["none", "inner_val"] = "none"
+    val_fraction: float = Conditions.val_fraction
+    positive: Any = None
+    random_state: Any = 0
+    site_order: Sequence[Any] | None = None
+    allow_unlike_sites: bool = False
+    verbose: int = 0
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: X may have three dimensions unless its columns are numbers."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = self.features == "fc"
+        return tags
+
+    # -- parameters --------------------------------------------------------------------------------
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters.
+
+        Parameters
+        ----------
+        deep : bool
+            Whether to add the settings of the parts, ``method__memory`` for instance, with their
+            defaults where none is given.
+
+        Returns
+        -------
+        dict of str to value
+        """
+        params = super().get_params(deep=False)
+        if not deep:
+            return params
+        for part in PARTS:
+            for name, value in self._part_settings(part).items():
+                params[f"{part}__{name}"] = value
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and settings of the parts by ``part__name``, which `fit` checks."""
+        inner = {k: v for k, v in params.items() if k.partition("__")[0] in PARTS}
+        inner = {k: v for k, v in inner.items() if "__" in k}
+        super().set_params(**{k: v for k, v in params.items() if k not in inner})
+        for key, value in inner.items():
+            part, _, name = key.partition("__")
+            parameter = PARTS[part].parameter
+            setattr(self, parameter, {**(getattr(self, parameter) or {}), name: value})
+        return self
+
+    def _part_settings(self, part: str) -> dict[str, Any]:
+        """Return the settings of a part: the defaults, then those that are given."""
+        parameter, registry, hidden = PARTS[part]
+        held = getattr(self, parameter)
+        given = dict(held) if isinstance(held, Mapping) else {}
+        cls: Any = Training
+        if registry is not None:
+            cls = _known(registry, self._part_name(part))
+            if cls is None:
+                return given
+        defaults = {}
+        for field in fields(cls):
+            if field.name in hidden or not field.init:
+                continue
+            if field.default is not MISSING:
+                defaults[field.name] = field.default
+        if part == "model":
+            defaults |= self._model_features()
+        return {**defaults, **given}
+
+    def _part_name(self, part: str) -> str:
+        """Return the registered name of a part; "" for a generator that is not needed."""
+        method = self._method_name()
+        if part == "method":
+            return method
+        if part == "model":
+            return self._usual_model(method) if self.model is None else self.model
+        if self.generator is not None or not self._needs_generator(method):
+            return "" if self.generator is None else self.generator
+        return GENERATOR
+
+    def _method_name(self) -> str:
+        """Return the registered name of the method."""
+        if self.method is None:
+            return self._usual_method()
+        is_ridge = isinstance(self.method, str) and self.method == RIDGE
+        return CLOSED_FORM if is_ridge else self.method
+
+    def _usual_method(self) -> str:
+        """Return the method of ``method=None``: FORGE, or ridge for columns of any kind."""
+        return FORGE if self.features == "fc" else CLOSED_FORM
+
+    @staticmethod
+    def _usual_model(method: str) -> str:
+        known = _known(METHODS, method)
+        return next(iter(known.models if known else ()), LINEAR)
+
+    @staticmethod
+    def _needs_generator(method: str) -> bool:
+        known = _known(METHODS, method)
+        return known is not None and known.needs_generator
+
+    def _model_features(self) -> dict[str, Any]:
+        """Return the features of a linear model whose settings name none."""
+        if self.features == "any":
+            return {"features": "z"}
+        return {"features": WHOLE_LOG} if self._part_name("model") == LINEAR else {}
+
+    # -- learning ----------------------------------------------------------------------------------
+    def fit(self, X: Any, y: Any, site: Any = None, covariates: Any = None) -> Self:
+        """Learn from scratch, one site after another.
+
+        Parameters
+        ----------
+        X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
+        y : array of shape (n,)
+            Of a classifier any two classes, see `positive`, or more; of a regressor numbers.
+        site : array of shape (n,), str or int, optional
+            Site of each subject, or one for all; None is one site, "site-1". Names are texts or
+            whole numbers (1, 1.0 and "1" are one site); an empty or missing one is refused. The
+            names decide the randomness together with `random_state`. Sites are learned in the
+            order of their first subjects, or in that of `site_order`.
+        covariates : mapping or data frame of columns of shape (n,), optional
+            Not used by this estimator; those around a base model may need them.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, y, site, covariates, first=True)
+
+    @abstractmethod
+    def _learn(
+        self, X: Any, y: Any, site: Any, covariates: Any, *, first: bool
+    ) -> Self:
+        """Learn the subjects of a call, from scratch if `first` is true."""
+
+    def _checked(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return X and y of a call as arrays; a missing y raises `InputError`."""
+        if y is None:
+            what = "requires y to be passed, but the target y is None."
+            raise InputError(f"{type(self).__name__} {what}")
+        people_module.refuse_missing(y)
+        return self._validate(X, y, reset=first)
+
+    def _learn_all(
+        self,
+        X: np.ndarray,
+        code: np.ndarray,
+        target: Target,
+        site: Any,
+        covariates: Any,
+        *,
+        first: bool,
+    ) -> None:
+        """Learn the subjects of a call, site by site.
+
+        The estimator is left as it was unless all of them could be learned.
+
+        Parameters
+        ----------
+        X : ndarray
+            As `_validate` returns it.
+        code : ndarray of shape (n,)
+            Labels as learners see them.
+        target : Target
+        site, covariates
+            As in `fit`.
+        first : bool
+            Whether to learn from scratch.
+        """
+        before = 0 if first else len(self._visits)
+        names = people_module.site_names(site, len(X), f"site-{before + 1}")
+        fc, layout = self._as_fc(X, None if first else self._layout)
+        columns = people_module.columns_of(covariates, len(X))
+        subjects = Cohort(
+            name="estimator",
+            fc=fc,
+            y=code,
+            site=as_text(names.tolist()),
+            subject_id=people_module.scan_hashes(fc),
+            covariates=columns,
+            target=target,
+            allow_unlike_sites=self.allow_unlike_sites,
+        )
+        hashes = {} if first else self._site_of_scan
+        if self.features == "fc":
+            hashes = people_module.require_new_people(
+                subjects, hashes, named=site is not None
+            )
+            self._check_sites(subjects, first)
+        with as_input_error():
+            model = self._learn_sites(subjects, first)
+        self.model_ = model
+        self.target_ = target
+        self.sites_ = tuple(model.sites)
+        self.n_rois_ = fc.shape[1]
+        self._visits = self._visits_after(subjects, first)
+        self._site_of_scan = hashes
+        self._layout = layout
+        seen = 0 if first else self._n_seen
+        total = seen * self.mean_fc_ if seen else 0.0
+        self._n_seen = seen + len(fc)
+        self.mean_fc_ = (fc.sum(0, dtype=np.float64) + total) / self._n_seen
+
+    def _visits_after(self, subjects: Cohort, first: bool) -> tuple[str, ...]:
+        """Return the visits so far and those of a call."""
+        before = () if first else self._visits
+        return (*before, *self._in_order(subjects))
+
+    def _in_order(self, subjects: Cohort) -> tuple[str, ...]:
+        """Return the sites of a call in the order in which they are learned."""
+        names = subjects.site_names
+        if self.site_order is None:
+            return names
+        wanted = people_module.site_names(
+            list(self.site_order), len(self.site_order), ""
+        )
+        if missing := [name for name in names if name not in wanted.tolist()]:
+            what = f"site_order does not name site '{missing[0]}'."
+            raise InputError(what, do="Name every site of the call.")
+        return tuple(name for name in dict.fromkeys(wanted.tolist()) if name in names)
+
+    def _check_sites(self, subjects: Cohort, first: bool) -> None:
+        """Refuse sites with other ROIs, and warn of swapped diagnoses, by `fcforge.data`'s checks.
+
+        Sites of one call are compared with each other; in later calls each is also compared with
+        the mean of everybody learned before.
+        """
+        faults = [*site_faults(subjects)]
+        if not first and self._n_seen and subjects.n_rois >= MIN_ROIS:
+            severity: Literal["error", "warning"]
+            severity = "warning" if self.allow_unlike_sites else "error"
+            known = fisher_z(self.mean_fc_[None])[0]
+            for name in subjects.site_names:
+                fc = subjects.fc[subjects.site == name]
+                words = "the sites before it"
+                if fault := scan_fault(known, fc, name, words, severity):
+                    faults.append(fault)
+        for fault in faults:
+            advice = fault.do.replace(
+                "allow_unlike_sites = true in [dataset]", "allow_unlike_sites=True"
+            )
+            if fault.severity == "error":
+                raise InputError(fault.what, where=f"site '{fault.site}'", do=advice)
+            warnings.warn(f"site '{fault.site}': {fault.what} {advice}", stacklevel=5)
+
+    def _learn_sites(self, subjects: Cohort, first: bool) -> Any:
+        """Return the model after the sites of a call, each learned in turn."""
+        model: TrainedModel = (
+            self._untrained(subjects.target, subjects.n_rois) if first else self.model_
+        )
+        if not first:
+            self._require_same_learner(model)
+        settings = self._site_settings()
+        for name in self._in_order(subjects):
+            mine = subjects.select_sites([name])
+            with self._progress(name, len(mine), settings) as tick:
+                model = model.after(mine, settings, tick=tick)
+        return model
+
+    def _untrained(self, target: Target, n_rois: int) -> TrainedModel:
+        """Return the model before its first site."""
+        if self.calibrate != "none" and target.kind != "two classes":
+            what = f"calibrate={self.calibrate!r} is for two classes"
+            raise ConfigError(
+                f"{what}; the target is {target.kind}.", do="Leave it out."
+            )
+        spec = self._learner_spec()
+        return TrainedModel.untrained(spec, target, n_rois, self._drawn_seed())
+
+    def _require_same_learner(self, model: TrainedModel) -> None:
+        """Raise `ConfigError` if a parameter was changed that a fitted model cannot follow."""
+        spec = self._learner_spec()
+        pairs = {
+            "method": (spec.method, model.learner_spec.method),
+            "model": (spec.model, model.learner_spec.model),
+        }
+        for part, (now, then) in pairs.items():
+            if now != then:
+                raise ConfigError(
+                    f"{part} or its settings changed after the first site: {_shown(now)}, was "
+                    f"{_shown(then)}.",
+                    do="Learn from scratch with fit, or set it back. Settings of training and "
+                    "generator may change between sites.",
+                )
+        asked = self._fixed_seed()
+        if asked is not None and asked != model.seed:
+            what = f"the seed changed after the first site: {asked}, was {model.seed}."
+            raise ConfigError(what, do="Learn from scratch with fit, or set it back.")
+
+    def _learner_spec(self) -> LearnerSpec:
+        """Return method, model and generator of the parameters."""
+        method = self._part_name("method")
+        model = self._part_name("model")
+        if self.features == "any" and model not in (LINEAR, "mlp"):
+            raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
+        params = {**self._model_features(), **(self.model_params or {})}
+        known = _known(METHODS, method)
+        if known is not None and known.features and self.features == "fc":
+            params = {"features": known.features, **(self.model_params or {})}
+        return LearnerSpec(
+            Component(method, dict(self.method_params or {})),
+            Component(model, params),
+            self._generator(),
+        )
+
+    def _generator(self) -> Component | None:
+        """Return the generator, or None where the method needs none and none is given."""
+        name = self.generator
+        if name is None and self._needs_generator(self._method_name()):
+            name = GENERATOR
+        if name is None:
+            if self.generator_params:
+                what = "generator_params is given, but no generator."
+                do = "Name it, generator=..., or leave them out."
+                raise ConfigError(what, do=do)
+            return None
+        return Component(name, dict(self.generator_params or {}))
+
+    def _site_settings(self) -> SiteSettings:
+        """Return the settings of the next sites' training."""
+        linear = self._part_name("model") == LINEAR and self.features == "fc"
+        epochs = LINEAR_EPOCHS if linear else Training.epochs
+        values = {
+            "epochs": epochs if self.epochs is None else self.epochs,
+            "batch_size": self.batch_size,
+            "lr": LINEAR_RATE if linear and self.lr is None else self.lr,
+        }
+        given = dict(self.training or {})
+        training = make(Training, {**values, **given}, "training")
+        return SiteSettings(
+            training, self._generator(), self.calibrate, self.val_fraction
+        )
+
+    def _fixed_seed(self) -> int | None:
+        """Return the seed of the parameters, or None if every fit draws its own."""
+        if self.seed is not None:
+            if self.random_state not in (0, self.seed):
+                what = f"seed={self.seed} and random_state={self.random_state} differ."
+                raise ConfigError(what, do="Give one of them.")
+            return int(self.seed)
+        if self.random_state is None or hasattr(self.random_state, "randint"):
+            return None
+        check_random_state(self.random_state)  # refuses what is no seed
+        return int(self.random_state)
+
+    def _drawn_seed(self) -> int:
+        """Return the seed of the parameters, or draw one from `random_state`."""
+        fixed = self._fixed_seed()
+        if fixed is not None:
+            return fixed
+        return int(check_random_state(self.random_state).randint(DRAWN_SEEDS))
+
+    def _progress(self, site: str, n: int, settings: SiteSettings) -> "Progress":
+        """Return the progress lines of one site's training, printed as `verbose` says."""
+        return Progress(site, n, settings.training.epochs, self.verbose)
+
+    # -- scores ------------------------------------------------------------------------------------
+    def _scans(self, X: Any) -> np.ndarray:
+        """Return FC (n, R, R) of new scans; other ROIs than the model's raise `InputError`."""
+        check_is_fitted(self, "model_")
+        numbers, _ = self._validate(X, reset=False)
+        fc, _ = self._as_fc(numbers, self._layout)
+        if fc.shape[1] != self.n_rois_:
+            raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
+        return fc
+
+    def _scores(self, X: Any, covariates: Any) -> np.ndarray:
+        """Return calibrated scores of new scans, in the order of the model's classes."""
+        fc = self._scans(X)
+        columns = people_module.columns_of(covariates, len(fc))
+        with as_input_error():
+            return self.model_.calibrated(fc, columns)
+
+    def _reference(self) -> tuple[np.ndarray, str]:
+        """Return the scan that explanations compare with, and a description of it."""
+        if hasattr(self, "mean_fc_"):
+            return self.mean_fc_, "the mean of the people it learned from"
+        raise InputError(
+            f"the file holds no reference scan: a mean FC is stored from {FEWEST_STORED} people on.",
+            do="Explain before saving, or learn further people.",
+        )
+
+    def _linear_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights and biases by output; `AttributeError` if the model is not linear.
+
+        With ``features="any"`` there is one weight per column of X, else one per feature of the
+        model.
+        """
+        check_is_fitted(self, "model_")
+        found = self.model_.linear_weights()
+        if found is None:
+            name = self._part_name("model")
+            raise AttributeError(f"model '{name}' has no coef_: it is not linear.")
+        weight, bias = found
+        return (
+            (weight[:, : self.n_features_in_], bias)
+            if self.features == "any"
+            else found
+        )
+
+    # -- files -------------------------------------------------------------------------------------
+    def save(self, path: str | Path, *, allow_real_subjects: bool = False) -> None:
+        """Write the fitted estimator to a file of its own: safetensors and JSON, no pickle.
+
+        The file holds the network, what the method remembers, and the mean FC of the people, the
+        reference of explanations, where ten or more were learned. It is meant for its owner. To
+        hand a model to another hospital use `fcforge_consortium.estimator.from_estimator`.
+
+        Parameters
+        ----------
+        path : path
+            An existing file is refused.
+        allow_real_subjects : bool
+            Whether a method that keeps real subjects may write their FC.
+        """
+        check_is_fitted(self, "model_")
+        out = Path(path)
+        if out.exists():
+            raise ConfigError("exists already.", where=out, do="Choose another name.")
+        if self.model_.copies_real and not allow_real_subjects:
+            raise ConfigError(
+                f"method '{self._method_name()}' keeps real subjects, which the file would hold.",
+                do="Choose a method that keeps none, or give allow_real_subjects=True.",
+            )
+        mean = None
+        if self._n_seen >= FEWEST_STORED and hasattr(self, "mean_fc_"):
+            mean = torch.from_numpy(np.clip(self.mean_fc_, -1, 1).astype(np.float32))
+        storage.write(out, self._header(), self.model_, mean)
+
+    def _header(self) -> storage.FileHeader:
+        """Return everything that is stored beside the arrays."""
+        model: TrainedModel = self.model_
+        plain = {**self.get_params(deep=False), "seed": model.seed, "random_state": 0}
+        layout = self._layout
+        return storage.FileHeader(
+            version=storage.VERSION,
+            estimator=self._file_kind(),
+            parameters={key: _as_json(value) for key, value in plain.items()},
+            method=storage.part_header(model.learner_spec.method),
+            model=storage.part_header(model.learner_spec.model),
+            target=storage.target_header(self.target_),
+            labels=self._stored_labels(),
+            n_rois=self.n_rois_,
+            seed=model.seed,
+            n_features=self.n_features_in_,
+            visits=list(model.visits),
+            temperatures=list(model.temperatures),
+            copies_real=model.copies_real,
+            layout=storage.LayoutHeader(**layout._asdict()) if layout else None,
+            n_seen=self._n_seen,
+        )
+
+    @classmethod
+    @abstractmethod
+    def _file_kind(cls) -> Literal["ForgeClassifier", "ForgeRegressor"]:
+        """Return the name of the class in files."""
+
+    def _stored_labels(self) -> list[Any]:
+        """Return the classes as `y` has them, in the order of the model."""
+        return []
+
+    @classmethod
+    def load(cls, path: str | Path, **params: Any) -> Self:
+        """Return the estimator of a file that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+        **params
+            Parameters to change, for example `verbose`.
+
+        Returns
+        -------
+        estimator
+            Ready to predict, to explain and to learn the next site.
+        """
+        header, model, mean = storage.read(Path(path))
+        if header.estimator != cls._file_kind():
+            what = f"holds a {header.estimator}, which is about {model.target}."
+            do = f"Use {header.estimator}.load."
+            raise ConfigError(what, where=Path(path), do=do)
+        known = [field.name for field in fields(cls) if field.init]
+        check_names("parameter", [*header.parameters, *params], known, where=str(path))
+        made = cls(**{**header.parameters, **params})
+        made.model_ = model
+        made.target_ = model.target
+        made.sites_ = model.sites
+        made.n_rois_ = model.n_rois
+        made.n_features_in_ = header.n_features
+        made._visits = model.visits
+        made._layout = Layout(**header.layout.model_dump()) if header.layout else None
+        made._n_seen = header.n_seen
+        if mean is not None:
+            made.mean_fc_ = mean.double().numpy()
+        made._restore_labels(header.labels)
+        return made
+
+    def _restore_labels(self, labels: Sequence[Any]) -> None:
+        """Set the classes of a file's model."""
+
+
+class Progress:
+    """Lines about one site's training on standard output.
+
+    Parameters
+    ----------
+    site : str
+    n : int
+        Subjects.
+    epochs : int
+    verbose : int
+        0 prints nothing, 1 a line per site, 2 and more also ten lines on the way.
+    """
+
+    def __init__(self, site: str, n: int, epochs: int, verbose: int) -> None:
+        self.site = site
+        self.n = n
+        self.epochs = epochs
+        self.verbose = verbose
+        self.done = 0
+
+    def __enter__(self) -> Callable[[], None]:
+        """Start the clock and return the function to call after every epoch."""
+        self.begun = time.perf_counter()
+        self._fits = listening(self._fit if self.verbose > 1 else None)
+        self._fits.__enter__()
+        return self._epoch
+
+    def __exit__(self, *error: Any) -> None:
+        """Print the line of the site."""
+        self._fits.__exit__(*error)
+        if self.verbose and error[0] is None:
+            seconds = time.perf_counter() - self.begun
+            print(f"[fcforge] site '{self.site}': {self.n} subjects, {seconds:.1f} s")
+
+    def _epoch(self) -> None:
+        self.done += 1
+        self._line("epoch", self.done, self.epochs)
+
+    def _fit(self, done: int, total: int, terms: Mapping[str, float]) -> None:
+        self._line("generator", done, total)
+
+    def _line(self, work: str, done: int, total: int) -> None:
+        """Print one of about ten lines."""
+        if self.verbose > 1 and (done == total or done % max(1, total // 10) == 0):
+            print(f"[fcforge] site '{self.site}': {work} {done} of {total}")
+
+
+def _known(registry: Mapping[str, Any], name: Any) -> Any:
+    """Return the registered class of a name, or None for any other value of a parameter."""
+    return registry[name] if isinstance(name, str) and name in registry else None
+
+
+def _shown(component: Component) -> str:
+    """Return a component with its settings in one line."""
+    settings = ", ".join(f"{k}={v!r}" for k, v in component.params.items())
+    return f"{component.name}({settings})"
+
+
+def _as_json(value: Any) -> Any:
+    """Return a parameter as JSON has it: mappings as dict, sequences as list, numpy as Python."""
+    if isinstance(value, Mapping):
+        return {str(k): _as_json(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_as_json(v) for v in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,278 @@
+"""The file of a fitted estimator: arrays as safetensors, everything else as JSON in its header.
+
+Nothing is pickled and nothing in a file can run code. Everything that is read is checked against
+the learner that the file names before it is used.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from fcforge.core.component import Component
+from fcforge.core.errors import DataError, FCForgeError, at
+from fcforge.core.files import read_plain, write_bytes
+from fcforge.core.spec import LearnerSpec
+from fcforge.core.subjects import FCBatch
+from fcforge.core.target import Target
+from fcforge.data.matrices import Order
+from fcforge.estimator.trained import TrainedModel, class_scores
+from fcforge.graphs import edges, from_edges
+from fcforge.methods.base import Lane
+from fcforge.replay.state import rows_of
+from fcforge.training.start import untrained
+
+VERSION: Literal[1] = 1
+HEADER = "fcforge_estimator"
+MOST_BYTES = 4 << 30
+REMEMBERED_EDGES = "remembered/edges"
+REMEMBERED_Y = "remembered/y"
+MEAN_EDGES = "mean/edges"
+# errors of arrays that do not fit the learner that they are given to
+MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
+
+Label = bool | int | float | str
+
+
+class _Closed(BaseModel):
+    """Part of the header: unknown fields and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PartHeader(_Closed):
+    """A method or model with its settings."""
+
+    # no colon: "module:object" would import code that the file names
+    name: str = Field(max_length=200, pattern=r"^[\w.-]+$")
+    params: dict[str, Any]
+
+    @property
+    def component(self) -> Component:
+        """The part as the registries take it."""
+        return Component(self.name, self.params)
+
+
+class TargetHeader(_Closed):
+    """The learned variable."""
+
+    name: str
+    classes: list[str]
+    limits: tuple[float, float]
+
+
+class LayoutHeader(_Closed):
+    """Order of the vectorised edges that the estimator was fitted on."""
+
+    n_rois: int = Field(ge=2, le=2_000)
+    order: Order
+    diagonal: bool
+
+
+class FileHeader(_Closed):
+    """Everything in the file that is not an array.
+
+    Attributes
+    ----------
+    version : int
+    estimator : str
+        Class that wrote the file.
+    parameters : dict
+        Constructor parameters.
+    method, model : PartHeader
+    target : TargetHeader
+    labels : list
+        Classes as `y` has them, in the order of the model.
+    n_rois, seed, n_features : int
+    visits : list of str
+    temperatures : list of float
+    copies_real : bool
+    layout : LayoutHeader or None
+    n_seen : int
+        People who were learned.
+    """
+
+    version: Literal[1]
+    estimator: Literal["ForgeClassifier", "ForgeRegressor"]
+    parameters: dict[str, Any]
+    method: PartHeader
+    model: PartHeader
+    target: TargetHeader
+    labels: list[Label]
+    n_rois: int = Field(ge=2, le=2_000)
+    seed: int = Field(ge=0)
+    n_features: int = Field(ge=1)
+    visits: list[str] = Field(min_length=1, max_length=100_000)
+    temperatures: list[float]
+    copies_real: bool
+    layout: LayoutHeader | None
+    n_seen: int = Field(ge=0)
+
+
+def part_header(component: Component) -> PartHeader:
+    """Return a part's name and settings for the header."""
+    return PartHeader(name=component.name, params=dict(component.params))
+
+
+def target_header(target: Target) -> TargetHeader:
+    """Return the target for the header."""
+    low, high = target.limits
+    limits = (float(low), float(high))
+    return TargetHeader(name=target.name, classes=list(target.classes), limits=limits)
+
+
+def write(
+    path: Path, header: FileHeader, model: TrainedModel, mean_fc: Tensor | None
+) -> None:
+    """Write the file, whole or not at all; only its owner may read it.
+
+    Parameters
+    ----------
+    path : Path
+    header : FileHeader
+    model : TrainedModel
+    mean_fc : Tensor of shape (R, R), optional
+        Reference of explanations.
+    """
+    from safetensors.torch import save
+
+    arrays = {k: v.detach() for k, v in model.trained_lane.named().items()}
+    arrays[REMEMBERED_EDGES] = edges(model.remembered.fc)
+    arrays[REMEMBERED_Y] = model.remembered.y
+    if mean_fc is not None:
+        arrays[MEAN_EDGES] = edges(mean_fc[None])[0]
+    kept = {name: arrays[name].contiguous().clone() for name in sorted(arrays)}
+    data = save(kept, metadata={HEADER: header.model_dump_json()})
+    write_bytes(path, data, private=True)
+
+
+def read(path: Path) -> tuple[FileHeader, TrainedModel, Tensor | None]:
+    """Return header, model and mean FC (or None) of a file; `DataError` if it is not one."""
+    data = read_plain(path, MOST_BYTES)
+    with at(path, kind=DataError):
+        header = FileHeader.model_validate(_header(data))
+        arrays = _arrays(data)
+        mean = arrays.pop(MEAN_EDGES, None)
+        model = _model(header, arrays)
+        if mean is None:
+            return header, model, None
+        _require_correlations(mean[None], header.n_rois)
+        return header, model, from_edges(mean[None])[0]
+
+
+def _header(data: bytes) -> Any:
+    """Return the JSON of the header; `DataError` if there is none."""
+    try:
+        size = int.from_bytes(data[:8], "little")
+        outer = json.loads(data[8 : 8 + size])
+        header = json.loads(outer["__metadata__"][HEADER])
+        FileHeader.model_validate(header)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        what = f"its header has a wrong field '{place:.80}' ({first['msg']})."
+        raise DataError(what) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        what = "is not a file of a fitted estimator, or it is damaged."
+        do = (
+            "A file of the consortium (.fcx) is read by "
+            "fcforge_consortium.estimator.ConsortiumClassifier.load."
+        )
+        raise DataError(what, do=do) from error
+    return header
+
+
+def _arrays(data: bytes) -> dict[str, Tensor]:
+    """Return the arrays by name; all must be finite numbers."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        arrays = load(data)
+    except (SafetensorError, *MISFIT) as error:
+        what = f"its arrays cannot be read ({type(error).__name__})."
+        raise DataError(what) from error
+    for name, value in arrays.items():
+        if value.is_complex() or not bool(torch.isfinite(value).all()):
+            raise DataError(f"array '{name:.80}' holds values that are not finite.")
+    return {name: value.clone() for name, value in arrays.items()}  # aligned memory
+
+
+def _require_correlations(upper: Tensor, n_rois: int) -> None:
+    """Raise `DataError` unless rows (n, E) are upper triangles of correlation matrices."""
+    n_edges = n_rois * (n_rois - 1) // 2
+    if upper.dtype != torch.float32 or upper.dim() != 2 or upper.shape[1] != n_edges:
+        raise DataError(f"its scans do not have {n_rois} ROIs.")
+    if len(upper) and float(upper.abs().max()) > 1:
+        raise DataError("its scans hold values beyond a correlation.")
+
+
+def _model(header: FileHeader, arrays: dict[str, Tensor]) -> TrainedModel:
+    """Return the model of a file's arrays, checked against the learner that the header names."""
+    try:
+        upper = arrays.pop(REMEMBERED_EDGES)
+        y = arrays.pop(REMEMBERED_Y)
+    except KeyError as error:
+        raise DataError(f"array {error} is missing.") from error
+    _require_correlations(upper, header.n_rois)
+    classes = tuple(header.target.classes)
+    target = Target(header.target.name, classes, header.target.limits)
+    _require_labels(y, len(upper), target)
+    spec = LearnerSpec(header.method.component, header.model.component)
+    model = TrainedModel(
+        learner_spec=spec,
+        target=target,
+        n_rois=header.n_rois,
+        seed=header.seed,
+        visits=tuple(header.visits),
+        lane=None,
+        remembered=FCBatch(from_edges(upper), y),
+        temperatures=tuple(header.temperatures),
+        copies_real=header.copies_real,
+    )
+    return replace(model, lane=_lane(model, arrays))
+
+
+def _require_labels(y: Tensor, n: int, target: Target) -> None:
+    """Raise `DataError` unless y holds a label of each of n remembered subjects."""
+    kind = torch.int64 if target.classes else torch.float32
+    low, high = (0, target.outputs - 1) if target.classes else (-1, 1)
+    fits = y.dtype == kind and y.shape == (n,)
+    if not fits or (n and not low <= float(y.min()) <= float(y.max()) <= high):
+        raise DataError("its remembered subjects have labels that do not fit.")
+
+
+def _lane(model: TrainedModel, arrays: dict[str, Tensor]) -> Lane:
+    """Return the lane of a file; its network must have the learner's shapes and give scores."""
+    learner = model.learner
+    with torch.device("meta"):  # shapes alone: a forged size costs no memory
+        fresh = untrained(learner.model, 0, "meta").named()
+    network = {k: v for k, v in arrays.items() if not k.startswith("state/")}
+    shapes = {k: (v.shape, v.dtype) for k, v in network.items()}
+    if shapes != {k: (v.shape, v.dtype) for k, v in fresh.items()}:
+        raise DataError("its network does not have the shapes of its model.")
+    try:
+        lane = Lane.from_named(arrays, learner.method.State)
+        if lane.named().keys() != arrays.keys():
+            raise DataError("it holds arrays that its method does not have.")
+        for name, rows in rows_of(lane.state).items():
+            places = rows.numel() == 0 or (
+                int(rows.min()) >= -1 and int(rows.max()) < len(model.remembered)
+            )
+            if rows.is_floating_point() or not places:
+                raise DataError(
+                    f"array '{name}' points to subjects that are not there."
+                )
+        scores = class_scores(learner, lane, torch.eye(model.n_rois).expand(2, -1, -1))
+    except FCForgeError:
+        raise
+    except MISFIT as error:
+        what = f"its arrays do not fit its method ({type(error).__name__})."
+        raise DataError(what) from error
+    if not bool(torch.isfinite(torch.from_numpy(scores)).all()):
+        raise DataError("its network does not give finite scores.")
+    return lane

@@ -1,0 +1,175 @@
+"""`ForgeClassifier()` is FORGE, trained as a run trains it; sites may return."""
+
+import numpy as np
+import pytest
+
+from fcforge.core.component import Component
+from fcforge.core.spec import LearnerSpec, RunSpec, Training
+from fcforge.core.subjects import FCBatch, Site
+from fcforge.data.simulated import simulate
+from fcforge.estimator import ForgeClassifier, InputError
+from fcforge.experiments.site_loader import SiteLoader
+from fcforge.methods import build_learner
+from fcforge.methods.forge import Forge
+from fcforge.models.edge import Linear
+from fcforge.nn.resources import one_thread
+from fcforge.training.lanes import Job
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
+
+SMALL = {"memory": 16, "candidates": 16, "dev": 8, "replay": 8}
+
+
+def of_site(subjects, name):
+    fc, y, site = subjects
+    return fc[site == name], y[site == name]
+
+
+def quick(**given):
+    return ForgeClassifier(
+        generator="corr_gauss", epochs=3, method_params=SMALL, **given
+    )
+
+
+def test_the_default_is_forge(subjects) -> None:
+    fc, y, site = subjects
+    model = ForgeClassifier(epochs=2).fit(fc, y, site)
+    method, classifier = model.model_.learner.method, model.model_.learner.model
+    assert isinstance(method, Forge)
+    assert method.sampling == "hcts"
+    assert isinstance(classifier, Linear)
+    assert classifier.features == "log+diagonal"
+    assert not model.model_.copies_real
+    held = model.model_.remembered.fc.numpy()
+    assert len(held) == len(model.sites_) * (method.candidates + method.dev)
+    real = {scan.tobytes() for scan in fc}
+    assert not real & {scan.tobytes() for scan in held}
+
+
+def test_bitwise_the_training_loop(subjects) -> None:
+    """Two sites by the estimator are two calls of `learn_site`, with the same numbers."""
+    names = list(dict.fromkeys(subjects[2].tolist()))
+    model = quick(seed=7)
+    spec = LearnerSpec(
+        Component("forge", SMALL),
+        Component("linear", {"features": "log+diagonal"}),
+        Component("corr_gauss"),
+    )
+    learner = build_learner(spec, 10, has_base_model=False)
+    training = Training(epochs=3, lr=3e-4)
+    loader = SiteLoader()
+    lane = start_lane(learner, 7)
+    for k, name in enumerate(names):
+        fc, y = of_site(subjects, name)
+        model.partial_fit(fc, y, site=name)
+        batch = FCBatch.from_numpy(fc, y)
+        none = batch.select(slice(0, 0))
+        order = tuple(names[: k + 1])
+        run = RunSpec(
+            dataset=Component("estimator"),
+            learner=spec,
+            order=order,
+            seed=7,
+            training=training,
+        )
+        site = Site(name, batch, none, none, {})
+        job = Job(lane, loader.view(site, run), 7, order)
+        with one_thread():
+            (lane,) = learn_site(learner, [job], loader.bank, training)
+    ours = model.model_.trained_lane.params
+    for key, value in lane.params.items():
+        assert np.array_equal(ours[key].numpy(), value.numpy())
+
+
+def test_fcm_vae_as_the_generator(subjects) -> None:
+    fc, y, _ = subjects
+    model = ForgeClassifier(epochs=1, generator="fcm_vae")
+    model.set_params(generator__epochs=2).fit(fc, y)
+    assert len(model.model_.remembered) > 0
+
+
+def test_the_papers_network(subjects) -> None:
+    fc, y, site = subjects
+    model = quick(model="gcn").fit(fc, y, site)
+    assert model.model_.learner.model.name == "gcn"
+    assert model.sites_ == tuple(dict.fromkeys(site.tolist()))
+
+
+def test_a_site_returns(subjects) -> None:
+    a, b = dict.fromkeys(subjects[2].tolist())
+    fc, y = of_site(subjects, a)
+    half = len(y) // 2
+    model = quick().partial_fit(fc[:half], y[:half], site=a)
+    model.partial_fit(*of_site(subjects, b), site=b)
+    before = len(model.model_.remembered)
+    quotas = len(model.model_.trained_lane.state.choice.quota)
+    model.partial_fit(fc[half:], y[half:], site=a)
+    assert model.sites_ == (a, b)
+    assert model.model_.order == (a, b, f"{a} (visit 2)")
+    assert len(model.model_.remembered) == before + 16 + 8
+    assert len(model.model_.trained_lane.state.choice.quota) == quotas + 1
+    with pytest.raises(InputError, match=rf"X\[0\] of site '{a}' was learned before"):
+        model.partial_fit(fc[half:], y[half:], site=a)
+    assert model.model_.order == (a, b, f"{a} (visit 2)")
+
+
+def test_ridge_of_a_site_that_returns_is_ridge_on_all_its_people(subjects) -> None:
+    a, _ = dict.fromkeys(subjects[2].tolist())
+    fc, y = of_site(subjects, a)
+    half = len(y) // 2
+    parts = ForgeClassifier("ridge").partial_fit(fc[:half], y[:half], site=a)
+    parts.partial_fit(fc[half:], y[half:], site=a)
+    whole = ForgeClassifier("ridge").fit(fc, y, site=a)
+    np.testing.assert_allclose(
+        parts.decision_function(fc), whole.decision_function(fc), atol=1e-4
+    )
+
+
+# -- checks of the data --------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def cohort():
+    return simulate("easy", n_rois=24, n_sites=3, scale=0.6, seed=3)
+
+
+def test_permuted_rois_at_one_site_are_refused(cohort) -> None:
+    odd = cohort.site == cohort.site_names[2]
+    order = np.random.default_rng(0).permutation(24)
+    fc = cohort.fc.copy()
+    fc[odd] = fc[odd][:, order][:, :, order]
+    with pytest.raises(InputError, match="does not resemble that of the other sites"):
+        ForgeClassifier("ridge").fit(fc, cohort.y, cohort.site)
+    model = ForgeClassifier("ridge").fit(fc[~odd], cohort.y[~odd], cohort.site[~odd])
+    with pytest.raises(InputError, match="the sites before it"):
+        model.partial_fit(fc[odd], cohort.y[odd], site="new")
+    model.set_params(allow_unlike_sites=True)
+    with pytest.warns(UserWarning, match="allow_unlike_sites=True"):
+        model.partial_fit(fc[odd], cohort.y[odd], site="new")
+
+
+def test_swapped_diagnoses_at_one_site_are_a_warning(cohort) -> None:
+    odd = cohort.site == cohort.site_names[1]
+    model = ForgeClassifier("ridge")
+    model.fit(cohort.fc[~odd], cohort.y[~odd], cohort.site[~odd])
+    with pytest.warns(UserWarning, match="look swapped"):
+        model.partial_fit(cohort.fc[odd], 1 - cohort.y[odd], site="new")
+
+
+def test_one_scan_with_two_diagnoses_is_refused(subjects) -> None:
+    fc, y, _ = subjects
+    twice = np.concatenate([fc, fc[:1]])
+    with pytest.raises(InputError, match="there twice, with two diagnoses"):
+        ForgeClassifier("ridge").fit(twice, np.append(y, 1 - y[0]), site="A")
+
+
+def test_a_nan_is_named_with_its_subject(subjects) -> None:
+    fc = subjects[0].copy()
+    fc[4, 2, 3] = np.nan
+    with pytest.raises(InputError, match=r"X\[4\].*NaN"):
+        ForgeClassifier("ridge").fit(fc, subjects[1])
+
+
+def test_sites_have_names_in_any_script(subjects) -> None:
+    fc, y, _ = subjects
+    assert ForgeClassifier("ridge").fit(fc, y, site="北京").sites_ == ("北京",)
+    with pytest.raises(InputError, match="VERTICAL LINE"):
+        ForgeClassifier("ridge").fit(fc, y, site="a|b")
