@@ -29,6 +29,7 @@ SPANNING = {  # test files of no single module, and why
     "test_containers.py": "the Containerfile",
     "test_docs.py": "the documentation",
     "test_layout.py": "this file",
+    "test_pictures.py": "pictures in README and the documentation",
     "test_memory_flat.py": "memory of whole commands",
     "test_security.py": "the page of promises",
     "test_supply.py": "what is installed, and from what",

@@ -126,13 +126,23 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),
     "sites": lambda name, _: paper_tables.sites(name, tables()),
     "spearman": lambda name, _: paper_tables.spearman(name, tables()),
+    "two_sets": lambda name, rest: paper_tables.two_sets(name, rest, tables()),
     "twice": lambda name, rest: text_tables.twice(name, split(rest, ";"), tables()),
     "studies": lambda name, rest: text_tables.studies(RESULTS / f"{name}.json", rest),
     "stages": lambda name, _: paper_tables.stages(name, tables()),
 }
 
 
-SLOW = ("against", "paired", "beside", "leaks", "leaks_minus", "order", "stages")
+SLOW = (
+    "against",
+    "paired",
+    "two_sets",
+    "beside",
+    "leaks",
+    "leaks_minus",
+    "order",
+    "stages",
+)
 
 
 def pages() -> list[Path]:

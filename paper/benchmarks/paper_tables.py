@@ -309,6 +309,39 @@ def plain(name: str, heads: Sequence[str], found: Found) -> str:
     return markdown(["learner", *heads], lines)
 
 
+def two_sets(name: str, rest: str, found: Found) -> str:
+    """Return a table of some learners on two data sets: AAA, FOR, and AAA minus a reference.
+
+    Parameters
+    ----------
+    name : str
+        Table of the first data set.
+    rest : str
+        ``OTHER; REFERENCE; LEARNER = ABOUT; ...``: the other table, the learner that is
+        subtracted, and what each learner keeps between hospitals.
+    found : mapping of name to Finished
+    """
+    other, reference, *asked = split(rest, ";")
+    tables = [found[name], found[other]]
+    learners = dict(tuple(map(str.strip, text.split("="))) for text in asked)
+    changes = []
+    for table in tables:
+        runs = {k: table.groups[k] for k in learners if k != reference}
+        pairs = {k: (own, table.groups[reference]) for k, own in runs.items()}
+        changes.append({k: _compared(d)[0] for k, d in differences(pairs).items()})
+    lines = []
+    for learner, keeps in learners.items():
+        cells = []
+        for table, change in zip(tables, changes, strict=True):
+            estimates = table.rows[learner].estimates
+            values = [number(estimates[k].value) for k in ("aaa", "for_literal")]
+            cells += [*values, change.get(learner, "")]
+        lines.append([learner, keeps, *cells])
+    heads = ["AAA", "FOR", f"AAA minus {reference.lower()} [95 %]"]
+    sizes = [f"{head}, {n}" for n in ("529", "444") for head in heads]
+    return markdown(["learner", "keeps of earlier hospitals", *sizes], lines)
+
+
 def stages(name: str, found: Found, n_draws: int = 50) -> str:
     """Accuracy on the sites so far, and forgetting, after every stage."""
     lines, n = [], 0
