@@ -2,8 +2,9 @@
 
     python docs/pictures.py [RUN]      # RUN: a finished run folder; without it the demo is run
 
-Chromium opens the report of a run and its first screen becomes docs/images/report.png. The picture carries a digest of
-the page templates; tests/test_pictures.py fails as soon as the templates differ from the picture's.
+Chromium opens the report of a run and its first screen becomes docs/images/report.png. The picture
+carries a digest of the page templates; tests/test_pictures.py fails as soon as the templates differ
+from the picture's.
 """
 
 import argparse
