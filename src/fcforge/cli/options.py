@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # -- options ---------------------------------------------------------------------------------------
 def run_folder(given: Path) -> Path:
-    """Return A run folder as it is; of a config the folder that `fcforge run` writes."""
+    """Return a run folder as it is; of a config the folder that `fcforge run` writes."""
     return Path("runs", given.stem) if given.suffix == ".toml" else given
 
 
@@ -67,7 +67,7 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
 
 
 def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
-    """Return A field as typer understands it: an argument where it has a metavar, else an option."""
+    """Return a field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = dict(one.metadata)
     metadata.pop("only", None)
     names = []

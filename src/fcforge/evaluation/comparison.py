@@ -88,7 +88,7 @@ def _pairs(a: RunResults, b: RunResults) -> tuple[list[RunResult], list[RunResul
 def compare(
     results_a: RunResults, results_b: RunResults, **settings: Any
 ) -> Comparison:
-    """Return difference A - B over the orders and seeds both have, with interval and p-value.
+    """Return the difference A - B over the orders and seeds both have, with interval and p-value.
 
     The p-value is that of a permutation test whose unit is the **subject**, not the run: orders
     and seeds of one experiment share subjects and trainings, so flipping the sign of each run's
@@ -159,7 +159,7 @@ class Comparer:
     _known: dict[tuple[int, ...], _Drawn] = field(default_factory=dict)
 
     def compare(self, results_a: RunResults, results_b: RunResults) -> Comparison:
-        """Return difference A - B, see `compare`."""
+        """Return the difference A - B, see `compare`."""
         left, right = _pairs(results_a, results_b)
         place = {id(x): k for k, x in enumerate(left)}
         points = np.empty(len(left))

@@ -242,7 +242,7 @@ def features_of(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
 def cell_values(
     p: np.ndarray, y: np.ndarray, metric: str, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return metric of scores `p` against labels `y`, optionally under many weightings.
+    """Return the metric of scores `p` against labels `y`, optionally under many weightings.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def weighted_sums(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def swapped_values(
     a: np.ndarray, b: np.ndarray, metric: Metric, swap: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return metric of two learners after exchanging the scores of some subjects between them.
+    """Return the metric of two learners after exchanging the scores of some subjects between them.
 
     Parameters
     ----------

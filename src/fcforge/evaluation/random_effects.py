@@ -46,7 +46,7 @@ def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estim
 
 
 def further_site(by_site: Mapping[str, Estimate]) -> Estimate:
-    """Return random-effects mean of values by site, whose intervals tell their variances."""
+    """Return a random-effects mean of values by site, whose intervals tell their variances."""
     known = []
     for estimate in by_site.values():
         numbers = [estimate.value, estimate.low, estimate.high]

@@ -329,7 +329,7 @@ MEASURES = (
 def measure(
     p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
 ) -> dict[str, Estimate]:
-    """Return metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
+    """Return the metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
 
     Intervals resample people within each class, as everywhere (`subject_weights`), and end where
     the metric does; they are NaN where a metric needs both classes and there is one.

@@ -287,7 +287,7 @@ def tune(
 
 # -- text ----------------------------------------------------------------------------------------
 def toml_value(value: Any) -> str:
-    """Return A plain value as TOML; strings as JSON writes them, which TOML reads alike."""
+    """Return a plain value as TOML; strings as JSON writes them, which TOML reads alike."""
     if isinstance(value, Mapping):
         inside = ", ".join(
             f"{k} = {toml_value(v)}" for k, v in value.items() if v is not None
@@ -299,7 +299,7 @@ def toml_value(value: Any) -> str:
 
 
 def learner_toml(learner: LearnerSpec) -> str:
-    """Return A ``[[learner]]`` table."""
+    """Return a ``[[learner]]`` table."""
     said: dict[str, Any] = {"title": learner.title}
     for kind in ("method", "model", "generator"):
         if part := getattr(learner, kind):

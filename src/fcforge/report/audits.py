@@ -44,7 +44,7 @@ def audit_table(audit: AuditResult) -> Table:
 
 
 def as_text(audit: AuditResult) -> str:
-    """Return aligned table, then what to make of it."""
+    """Return an aligned table, then what to make of it."""
     table = audit_table(audit).text()
     return "\n".join([table, "", *sentences(audit)])
 

@@ -47,7 +47,7 @@ NOT_MEASURED = (
 
 # -- a model's edges -------------------------------------------------------------------------------
 def network_colours(systems: Sequence[str]) -> dict[str, str]:
-    """Return A colour for every network, in the order of their first ROI."""
+    """Return a colour for every network, in the order of their first ROI."""
     names = dict.fromkeys(systems)
     return {name: NETWORKS[k % len(NETWORKS)] for k, name in enumerate(names)}
 

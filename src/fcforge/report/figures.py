@@ -115,7 +115,7 @@ def new_figure(width: float, height: float, **margins: float) -> "Figure":
 
 
 def svg_markup(figure: "Figure", name: str = "") -> Markup:
-    """Return A figure as inline SVG, without anything that points outside the page.
+    """Return a figure as inline SVG, without anything that points outside the page.
 
     `name` tells two figures of a page apart that look the same: their ids must differ.
     """
@@ -139,7 +139,7 @@ def svg_markup(figure: "Figure", name: str = "") -> Markup:
 
 
 def png_markup(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
-    """Return A figure as an image inside the page, for what is made of pixels."""
+    """Return a figure as an image inside the page, for what is made of pixels."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=dpi, facecolor="white")
     width, height = (round(96 * inch) for inch in figure.get_size_inches())

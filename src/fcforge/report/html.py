@@ -58,7 +58,7 @@ class Section:
 
 
 def macro(name: str, *values: Any) -> Markup:
-    """Return A part of a page, by its macro."""
+    """Return a part of a page, by its macro."""
     return Markup(
         getattr(templates().get_template("macros.html.j2").module, name)(*values)
     )
@@ -135,7 +135,7 @@ def _in_words(value: Any) -> str:
 
 
 def comma_list(items: Sequence[str]) -> str:
-    """Return comma-separated list with a final 'and'."""
+    """Return a comma-separated list with a final 'and'."""
     *head, last = items
     return f"{', '.join(head)} and {last}" if head else last
 

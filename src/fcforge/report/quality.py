@@ -96,7 +96,7 @@ def preprocess_page(
 def group_page(
     people: pd.DataFrame, failed: Sequence[tuple[str, str]], methods: str
 ) -> str:
-    """Return A table of subjects, what failed and why, and the methods paragraph."""
+    """Return a table of subjects, what failed and why, and the methods paragraph."""
     sections = []
     if len(people):
         sections.append(Section("Subjects", _subjects(people)))

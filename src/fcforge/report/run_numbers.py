@@ -145,7 +145,7 @@ def mean_matrix(runs: RunResults) -> np.ndarray:
 def _paired_differences(
     groups: Groups, n_draws: int
 ) -> dict[str, dict[str, Comparison]]:
-    """Return differences from the baseline, and from fine-tuning of the same model."""
+    """Return the differences from the baseline, and from fine-tuning of the same model."""
     specs = {k: v[0].spec.learner for k, v in groups.items() if not is_majority(v[0])}
     tuned = {s.model.name: k for k, s in specs.items() if s.method.name == "finetune"}
     kind = next(iter(groups.values()))[0].kind
@@ -257,7 +257,7 @@ FURTHER_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ec
 
 
 def further_metrics(groups: Groups) -> dict[str, dict[str, float]]:
-    """Return metrics that have no column in the results table, averaged over the stages like AAA.
+    """Return the metrics that have no column in the results table, averaged over the stages like AAA.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def run_warnings(
 
 
 def difference_text(c: Comparison) -> str:
-    """Return A difference with its interval, both signed."""
+    """Return a difference with its interval, both signed."""
     return f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
 
 

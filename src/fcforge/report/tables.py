@@ -100,7 +100,7 @@ class Table:
     def of(
         cls, heads: Iterable[str | Heading], rows: Iterable[Sequence[Any]], **rest: Any
     ) -> "Table":
-        """Return A table from plain texts."""
+        """Return a table from plain texts."""
         columns = tuple(Heading(h) if isinstance(h, str) else h for h in heads)
         made = []
         for row in rows:
@@ -150,7 +150,7 @@ class Table:
 
 
 def interval_cell(e: Estimate | None) -> Cell:
-    """Return A number above its interval and spread, where these have a width; a dash for nothing."""
+    """Return a number above its interval and spread, where these have a width; a dash for nothing."""
     if e is None:
         return Cell("–")
     below = []

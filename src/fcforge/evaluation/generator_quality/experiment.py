@@ -171,7 +171,7 @@ class JudgeRun:
         return records
 
     def split(self, name: str, seed: int) -> tuple[FCBatch, FCBatch]:
-        """Return A site's subjects that generators learn from, and those held out."""
+        """Return a site's subjects that generators learn from, and those held out."""
         site = split_site(self.cohort, name, seed)
         train = site.learning(with_val=True)
         return train.to(self.device), site.test.to(self.device)

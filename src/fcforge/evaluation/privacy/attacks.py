@@ -112,7 +112,7 @@ def mean_shift(
     reference: Array,
     reference_y: Array,
 ) -> Array:
-    r"""Return summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
+    r"""Score the summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
 
     Only the released class mean is used: with 6670 edges and a hundred people even a mean says
     who is in it (Homer et al., PLoS Genetics 2008).
@@ -204,7 +204,7 @@ def shadow(features: Array, member: Array) -> Array:
 
 
 def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
-    """Return log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
+    """Return the log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
     n_in = inside.sum(0)[:, None]
     n_out = (~inside).sum(0)[:, None]
     sum_in = (shadows * inside[..., None]).sum(0)
@@ -222,7 +222,7 @@ def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
 
 
 def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
-    """Return log density (n,) of `own` (n, f) about a mean (n, f), up to a constant.
+    """Return the log density (n,) of `own` (n, f) about a mean (n, f), up to a constant.
 
     The variance is that of the shadows (K, n, f) under `mask` (K, n), pooled over people.
     """
@@ -283,7 +283,7 @@ def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Arra
 def likelihood_ratio(
     totals: Array, members: Array, rows: Array, mean: Array, spread: Array, noise: float
 ) -> Array:
-    r"""Return log likelihood ratio of "v is in the sum" against "somebody else is", sums being Gaussian.
+    r"""Return the log likelihood ratio of "v is in the sum" against "somebody else is", sums being Gaussian.
 
     .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - n \mu) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
 
@@ -314,7 +314,7 @@ def sum_shift(
     reference: Array,
     reference_y: Array,
 ) -> Array:
-    r"""Return summary-statistic attack, :math:`\langle v - m_y,\; T / n - m \rangle`.
+    r"""Score the summary-statistic attack, :math:`\langle v - m_y,\; T / n - m \rangle`.
 
     The released mean's shift from the reference mean m, along what sets a person apart from the
     reference of the same diagnosis (Homer et al., PLoS Genetics 2008).

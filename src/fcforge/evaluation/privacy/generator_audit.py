@@ -69,7 +69,7 @@ class People:
 
 
 def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Return boolean mask of a random `share` of each class."""
+    """Return a boolean mask of a random `share` of each class."""
     chosen = np.zeros(len(y), dtype=bool)
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))

@@ -24,7 +24,7 @@ class AuthorsVAE(PaperVAE):
     attention_bias = "none"
 
     def graph(self, adj: Tensor, looped: Tensor) -> Tensor:
-        """Return A + I."""
+        """Return a + I."""
         return looped
 
     def positions(self, graph: Tensor) -> Tensor:
