@@ -45,7 +45,7 @@ from setting import FILES, ROOT, machine, options, public_people, save, show
 from fcforge.base_model.features import log_features
 from fcforge.core.randomness import numpy_rng
 from fcforge_consortium.base_model.expected_gain import Partition, random_partition
-from fcforge_consortium.contributions.space import SpaceSettings
+from fcforge_consortium.base_model.space import SpaceSettings
 
 LEVELS = (0.0, 0.0005, 0.0015, 0.003, 0.005, 0.01, 0.03)
 GRID = {

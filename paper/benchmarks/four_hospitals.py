@@ -30,9 +30,9 @@ from sums import EPSILONS, commit, title, write_csv
 from fcforge.base_model.features import log_features
 from fcforge.core.randomness import numpy_rng
 from fcforge.data.splits import split_site
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
-from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.space import (
+from fcforge_consortium.base_model.space import (
     ContributionSpace,
     SpaceSettings,
     fit_base_and_space,

@@ -50,9 +50,8 @@ from fcforge_consortium.aggregation.rounds import give, read_share
 from fcforge_consortium.base_model.expected_gain import Partition
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
 from fcforge_consortium.base_model.record import make_base_model
-from fcforge_consortium.contributions.space import ContributionSpace
-from fcforge_consortium.contributions.step import learn
-from fcforge_consortium.contributions.vectors import (
+from fcforge_consortium.base_model.space import ContributionSpace
+from fcforge_consortium.base_model.vectors import (
     COUNT,
     DOSES,
     SENSITIVITY,
@@ -60,6 +59,7 @@ from fcforge_consortium.contributions.vectors import (
     noise_units,
     step_factor,
 )
+from fcforge_consortium.contributions.step import learn
 from fcforge_consortium.ledger.entries import LedgerEntry, Spent
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.options import ContributeRequest

@@ -45,15 +45,15 @@ from fcforge.base_model.features import log_features
 from fcforge.core.randomness import numpy_rng
 from fcforge.data.cohort import Cohort
 from fcforge.evaluation.privacy.measures import auc
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.expected_gain import Partition, random_partition
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
-from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.space import (
+from fcforge_consortium.base_model.space import (
     ContributionSpace,
     SpaceSettings,
     fit_base_and_space,
 )
-from fcforge_consortium.contributions.vectors import DOSES, SENSITIVITY, UNIT
+from fcforge_consortium.base_model.vectors import DOSES, SENSITIVITY, UNIT
 from fcforge_consortium.privacy.noise import DELTA, ceiling_of, sigma_for
 
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)

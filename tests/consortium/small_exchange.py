@@ -10,7 +10,7 @@ from exchange_records import key_of
 from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
 from fcforge_consortium.base_model.record import make_base_model
-from fcforge_consortium.contributions.space import SpaceSettings
+from fcforge_consortium.base_model.space import SpaceSettings
 from fcforge_consortium.contributions.step import learn
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.options import ContributeRequest

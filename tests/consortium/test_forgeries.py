@@ -19,8 +19,8 @@ from fcforge_consortium.aggregation.aggregators import (
     aggregate,
     card_of,
 )
+from fcforge_consortium.base_model.vectors import noise_units
 from fcforge_consortium.chains.chain import empty_chain
-from fcforge_consortium.contributions.vectors import noise_units
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.exchange import open_exchange
 

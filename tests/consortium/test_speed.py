@@ -7,8 +7,8 @@ import numpy as np
 from exchange_records import key_of
 from small_exchange import start
 
-from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.vectors import noise_units
+from fcforge_consortium.base_model import vectors as vector
+from fcforge_consortium.base_model.vectors import noise_units
 from fcforge_consortium.operations.verification import verify
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import save_arrays

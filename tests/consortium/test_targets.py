@@ -17,9 +17,9 @@ from fcforge.core.target import Target
 from fcforge.data.datasets import load_dataset
 from fcforge.data.simulated import simulate
 from fcforge.methods.base import Lane
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.quality import answers_of
 from fcforge_consortium.base_model.record import read_base_model
-from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.contributions.prediction import evaluate, predict
 from fcforge_consortium.learners.method import ForgeRelease
 from fcforge_consortium.ledger.ledger import Ledger

@@ -22,7 +22,7 @@ from fcforge.experiments.run_keys import keys_of_specs, run_key
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
-from fcforge_consortium.contributions.space import SpaceSettings
+from fcforge_consortium.base_model.space import SpaceSettings
 
 SPEC = RunSpec(
     dataset=Component("folder", {"path": "/a/b.npz"}),

@@ -1,1 +1,1 @@
-"""Base model of public subjects as a signed record."""
+"""Base model of public subjects: its record, its space of contributions and the expected gain."""

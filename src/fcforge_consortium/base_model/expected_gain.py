@@ -2,7 +2,7 @@ r"""Expected gain of contributions, estimated on the public subjects before any 
 
 **Partitions.** Public sites are split at random into public subjects and hospitals, each of which is
 cut into learning and test subjects; noise is scaled to the planned number of subjects. Sums are
-inner products with the numbers of `fcforge_consortium.contributions.vectors` (a test compares
+inner products with the numbers of `fcforge_consortium.base_model.vectors` (a test compares
 them). With :math:`z = B^\top x` and the Gram matrix of x, coordinates are never formed, so that
 hundreds of settings, budgets and draws of the noise cost milliseconds each. Noise is drawn once in
 all p directions and used for every setting, so that all are compared on the same noise. It is
@@ -36,7 +36,7 @@ from fcforge.base_model.model import (
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.target import strata
 from fcforge_consortium.base_model.planning import planned_settings
-from fcforge_consortium.contributions.space import (
+from fcforge_consortium.base_model.space import (
     FIELD_SETTINGS,
     RESIDUAL,
     UNIT,
@@ -44,7 +44,7 @@ from fcforge_consortium.contributions.space import (
     SpaceSettings,
     principal_axes,
 )
-from fcforge_consortium.contributions.vectors import COUNT, SENSITIVITY, step_factor
+from fcforge_consortium.base_model.vectors import COUNT, SENSITIVITY, step_factor
 
 PUBLIC = 0.5  # share of the subjects that are public in a partition
 PARTITIONS = 12

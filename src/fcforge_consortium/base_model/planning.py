@@ -15,8 +15,8 @@ least once and at most three times: on the same sites with 20, 40 and 70 ROIs at
 import math
 from dataclasses import replace
 
-from fcforge_consortium.contributions.space import SpaceSettings
-from fcforge_consortium.contributions.vectors import DOSES
+from fcforge_consortium.base_model.space import SpaceSettings
+from fcforge_consortium.base_model.vectors import DOSES
 from fcforge_consortium.privacy.noise import DELTA, sigma_for
 
 FEATURES = 6786  # of 116 ROIs, at which the table was chosen

@@ -20,13 +20,13 @@ from fcforge.evaluation.resampling import measure
 from fcforge_consortium.base_model.expected_gain import ExpectedGains
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_noise
 from fcforge_consortium.base_model.quality import answers_of, truth_of
-from fcforge_consortium.contributions.space import (
+from fcforge_consortium.base_model.space import (
     ContributionSpace,
     SpaceSettings,
     field_settings,
     fit_base_and_space,
 )
-from fcforge_consortium.contributions.vectors import DOSES
+from fcforge_consortium.base_model.vectors import DOSES
 from fcforge_consortium.model import Covariates
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import save_arrays

@@ -26,9 +26,9 @@ from fcforge.evaluation.privacy.audit_result import (
 from fcforge.evaluation.privacy.generator_audit import Evidence, stratified, summarise
 from fcforge.evaluation.privacy.measures import MEMBER, OUTSIDER
 from fcforge_consortium.audit_target import AuditTarget, require_given
-from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.base_model import vectors as vector
+from fcforge_consortium.base_model.space import ContributionSpace
 from fcforge_consortium.contributions.model import ContributionModel
-from fcforge_consortium.contributions.space import ContributionSpace
 from fcforge_consortium.contributions.step import own_features
 from fcforge_consortium.ledger.people import people_in
 from fcforge_consortium.privacy import noise

@@ -20,8 +20,8 @@ from fcforge.data.cohort import Cohort
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.aggregation.rounds import NUMBERS
 from fcforge_consortium.base_model import record as public_start
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.record import PublicBaseModel
-from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.model import Covariates, Model, Scores
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Signer

@@ -9,8 +9,8 @@ from fcforge.core.errors import ConfigError, DataError, at
 from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
 from fcforge_consortium.aggregation import rounds
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.quality import quality, require_labels
-from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.ledger.entries import LedgerEntry, Spent
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.ledger.people import People, people_in, same_people

@@ -24,8 +24,8 @@ from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.errors import ConfigError
 from fcforge.core.settings import FRACTION, Checked, above, limits
 from fcforge.generators.base import N_CLASSES, RNG, FCBatch, Generator, in_shares
-from fcforge_consortium.contributions.space import ContributionSpace, SpaceSettings
-from fcforge_consortium.contributions.vectors import (
+from fcforge_consortium.base_model.space import ContributionSpace, SpaceSettings
+from fcforge_consortium.base_model.vectors import (
     LinearModel,
     contribution_rows,
     noise_units,
@@ -42,7 +42,7 @@ CERTAIN = 0.98  # clips scores, so that every subject can have either diagnosis
 @limits(epsilon=above(0), delta=FRACTION)
 @dataclass(frozen=True)
 class SumNoise(Checked):
-    """Noise on a sum of contributions (`fcforge_consortium.contributions.vectors`).
+    """Noise on a sum of contributions (`fcforge_consortium.base_model.vectors`).
 
     Parameters
     ----------

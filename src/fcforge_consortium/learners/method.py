@@ -1,7 +1,7 @@
 r"""Method ``forge_release``: each hospital adds one noisy contribution to a base model.
 
 The consortium begins with the base model of the public subjects. A site adds the contributions of
-its subjects (`fcforge_consortium.contributions.vectors`) to the sum, and the model is solved anew
+its subjects (`fcforge_consortium.base_model.vectors`) to the sum, and the model is solved anew
 from the sum with its noise. Either every site adds noise to its own contribution
 (``form = "local"``), or two aggregators add it once to the sum over all sites (``form = "sum"``).
 Neither aggregator sees a site's numbers; each adds a full dose, so that one honest aggregator is
@@ -34,9 +34,9 @@ from fcforge.methods.base import (
 )
 from fcforge.methods.shared.ridge import linear_head
 from fcforge.models.edge import WHOLE_LOG
+from fcforge_consortium.base_model import vectors
 from fcforge_consortium.base_model.planning import noise_per_subject
-from fcforge_consortium.contributions import vectors
-from fcforge_consortium.contributions.space import ContributionSpace, SpaceSettings
+from fcforge_consortium.base_model.space import ContributionSpace, SpaceSettings
 from fcforge_consortium.learners.generator import SumNoise, exact_contribution
 from fcforge_consortium.learners.public_space import space_of
 

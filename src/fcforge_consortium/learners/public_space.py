@@ -5,7 +5,7 @@ from functools import lru_cache
 from fcforge.base_model.features import log_features
 from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge_consortium.base_model.expected_gain import ExpectedGains
-from fcforge_consortium.contributions.space import (
+from fcforge_consortium.base_model.space import (
     ContributionSpace,
     SpaceSettings,
     fit_space,

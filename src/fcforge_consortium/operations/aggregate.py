@@ -10,7 +10,7 @@ from fcforge_consortium.aggregation.aggregators import (
     own_card,
 )
 from fcforge_consortium.aggregation.rounds import read_share
-from fcforge_consortium.contributions.vectors import noise_units
+from fcforge_consortium.base_model.vectors import noise_units
 from fcforge_consortium.options import AggregateRequest
 from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records.keys import read_private

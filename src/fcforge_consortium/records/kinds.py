@@ -272,7 +272,7 @@ class BaseModelRecord(Record):
     removes : tuple of str
         Covariates taken out of every scan; `ranges` are the public people's.
     settings : mapping
-        As in `fcforge_consortium.contributions.space.SpaceSettings`.
+        As in `fcforge_consortium.base_model.space.SpaceSettings`.
     limits : StartLimits
     expected : Expected
     plan : Plan

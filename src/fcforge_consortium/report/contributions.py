@@ -2,7 +2,7 @@
 
 from fcforge.core.formatting import percent, some
 from fcforge.evaluation.metrics import METRICS
-from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.contributions.model import ContributionModel
 from fcforge_consortium.contributions.step import asked_budget
 from fcforge_consortium.options import ContributeRequest

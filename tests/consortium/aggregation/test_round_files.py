@@ -18,8 +18,8 @@ from fcforge_consortium.aggregation.aggregators import (
     aggregate,
     card_of,
 )
+from fcforge_consortium.base_model.vectors import contribution_rows
 from fcforge_consortium.chains.chain import empty_chain
-from fcforge_consortium.contributions.vectors import contribution_rows
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.aggregate import aggregate_files
 from fcforge_consortium.operations.verification import verify

@@ -10,6 +10,7 @@ from public_people import people
 
 from fcforge.base_model.calibration import class_logits, vertices
 from fcforge_consortium.base_model import expected_gain as module
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.expected_gain import (
     ExpectedGains,
     Partition,
@@ -22,8 +23,7 @@ from fcforge_consortium.base_model.planning import (
     planned_settings,
 )
 from fcforge_consortium.base_model.record import expected_gain_of
-from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
+from fcforge_consortium.base_model.space import SpaceSettings, fit_base_and_space
 from fcforge_consortium.privacy.noise import sigma_for
 
 

@@ -9,7 +9,7 @@ from small_exchange import people, sites, start
 from fcforge.core.errors import DataError, ExchangeError
 from fcforge.core.target import Target
 from fcforge_consortium.base_model.record import make_base_model
-from fcforge_consortium.contributions.space import SpaceSettings
+from fcforge_consortium.base_model.space import SpaceSettings
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import load_arrays, save_arrays
 from fcforge_consortium.records.canonical import sha256

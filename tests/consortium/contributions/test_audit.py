@@ -12,7 +12,7 @@ from fcforge.core.errors import DataError
 from fcforge.evaluation.privacy.attacks import KNOWN, SAMPLE
 from fcforge.evaluation.privacy.audit_result import AuditPlan
 from fcforge_consortium.audit_target import AuditTarget
-from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.contributions.audit import (
     Trial,
     audit_people,

@@ -14,7 +14,7 @@ from small_exchange import all_given, given, learned, people, sites, start
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge_consortium.aggregation.aggregators import card_of
-from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.contributions.step import own_threshold
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.archive import save_arrays

@@ -12,8 +12,8 @@ from fcforge.base_model.model import fit_base_model
 from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import torch_rng
-from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.space import ContributionSpace
+from fcforge_consortium.base_model import vectors as vector
+from fcforge_consortium.base_model.space import ContributionSpace
 from fcforge_consortium.learners.generator import (
     Released,
     draw_features,

@@ -10,9 +10,9 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import numpy_rng
 from fcforge.methods import make_method
+from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.planning import noise_per_subject
-from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
+from fcforge_consortium.base_model.space import SpaceSettings, fit_base_and_space
 from fcforge_consortium.learners.method import model_params
 from small_world import World, make_model, order
 

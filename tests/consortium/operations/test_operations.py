@@ -13,7 +13,7 @@ from fcforge.core.target import Target
 from fcforge_consortium.aggregation.aggregators import card_of
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
 from fcforge_consortium.base_model.record import make_base_model
-from fcforge_consortium.contributions.space import SpaceSettings
+from fcforge_consortium.base_model.space import SpaceSettings
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.base_model import write_base_model
 from fcforge_consortium.operations.contribute import contribute

@@ -11,8 +11,8 @@ from public_people import people
 
 from fcforge.base_model.calibration import vertices
 from fcforge.core.errors import ConfigError, DataError
-from fcforge_consortium.contributions import vectors as vector
-from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
+from fcforge_consortium.base_model import vectors as vector
+from fcforge_consortium.base_model.space import SpaceSettings, fit_base_and_space
 from fcforge_consortium.privacy.noise import (
     GRID,
     ceiling,

@@ -1,7 +1,7 @@
 r"""Contributions as vectors of whole numbers, and the model that their sum gives.
 
 For each training subject, :math:`u = (z, \tfrac12)` are its coordinates
-(`fcforge_consortium.contributions.space`) and :math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` is the
+(`fcforge_consortium.base_model.space`) and :math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` is the
 residual of the base model for its target t: :math:`\pm1` for two diagnoses, a number scaled and cut
 to :math:`-1 \le t \le 1`, or the corner of one of K classes in K - 1 dimensions. So r has c
 columns, one or K - 1. The subject adds, in units of :math:`C / 2^{20}`,
@@ -45,7 +45,7 @@ from numpy import ndarray as Array
 
 from fcforge.base_model.calibration import targets
 from fcforge.core.errors import ConfigError, DataError
-from fcforge_consortium.contributions.space import (
+from fcforge_consortium.base_model.space import (
     RESIDUAL,
     UNIT,
     ContributionSpace,

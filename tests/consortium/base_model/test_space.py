@@ -7,8 +7,8 @@ from public_people import people
 from fcforge.base_model.calibration import class_logits, vertices
 from fcforge.base_model.model import digest_of
 from fcforge.core.errors import DataError
-from fcforge_consortium.contributions import space as module
-from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
+from fcforge_consortium.base_model import space as module
+from fcforge_consortium.base_model.space import SpaceSettings, fit_base_and_space
 
 
 def test_a_start_of_three_classes_is_ridge_of_each_column():
