@@ -7,6 +7,8 @@ torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fcforge.core.version import __version__
+
 if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
     from fcforge.estimator.regressor import ForgeRegressor
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from fcforge.python_api import run
     from fcforge.replay.hcts import HCTS
 
-__version__ = "0.2.0"
 __all__ = [
     "FCMVAE",
     "HCTS",

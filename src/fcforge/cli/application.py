@@ -26,7 +26,7 @@ def _root(
     version: Annotated[bool, Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        from fcforge import __version__
+        from fcforge.core.version import __version__
 
         print(f"fcforge {__version__}")
         raise typer.Exit()

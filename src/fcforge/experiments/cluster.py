@@ -32,7 +32,7 @@ def versions() -> tuple[str, str]:
     """Return the versions of fcforge and torch, which must be equal on all machines."""
     import torch
 
-    from fcforge import __version__
+    from fcforge.core.version import __version__
 
     return __version__, str(torch.__version__)
 

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge import __version__
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError, FCForgeError, StoreError
 from fcforge.core.formatting import counted
 from fcforge.core.spec import RunSpec
+from fcforge.core.version import __version__
 from fcforge.data.datasets import load_dataset
 from fcforge.experiments.config_code import import_dataset
 from fcforge.experiments.plan import Node, Work

@@ -31,9 +31,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from fcforge import __version__
 from fcforge.core.errors import StoreError
 from fcforge.core.files import locked, sweep, whole_folder, write_text
+from fcforge.core.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor

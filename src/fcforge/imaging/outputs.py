@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from fcforge import __version__
 from fcforge.core.errors import DataError
 from fcforge.core.files import write_text
+from fcforge.core.version import __version__
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.layouts import ENTITIES, Source, read_json, sidecar_of

@@ -13,8 +13,8 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from fcforge import __version__
 from fcforge.core.formatting import bracket, number, p_value, percent, printable
+from fcforge.core.version import __version__
 from fcforge.report.tables import Table
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fcforge import __version__
 from fcforge.core.component import Component
 from fcforge.core.formatting import counted, memory
 from fcforge.core.result import RunResult, RunResults
 from fcforge.core.spec import RunSpec
+from fcforge.core.version import __version__
 from fcforge.evaluation.majority import WORDS, is_majority
 from fcforge.evaluation.tables import by_learner
 from fcforge.experiments.catalogue import learning_rate, settings_of, trains_network

@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from fcforge import __version__
 from fcforge.core.errors import ExchangeError
+from fcforge.core.version import __version__
 from fcforge_consortium.records import keys
 from fcforge_consortium.records.canonical import (
     canonical,

@@ -1,0 +1,3 @@
+"""The version of fcforge."""
+
+__version__ = "0.2.0"
