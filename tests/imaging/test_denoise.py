@@ -131,7 +131,7 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     cosine = pd.DataFrame({"cosine00": np.cos(np.pi * np.arange(200) / 200)})
     for high_pass in (0.01, None):
         way = denoising("none", (high_pass, 0.1))
-        _, report = clean_series(series, way, tr=TR, found=(cosine, None))
+        _, report = clean_series(series, way, tr=TR, confounds_and_mask=(cosine, None))
         assert report["ButterworthHz"] == (None, 0.1)  # the cosines are the high-pass
 
 
@@ -165,7 +165,7 @@ def test_too_few_volumes_and_no_tr():
     x = np.random.default_rng(0).normal(size=(30, 3))
     table = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 24))).add_prefix("c")
     with pytest.raises(DataError, match=r"30 volumes are .* 24 confounds"):
-        clean_series(x, denoising("none"), tr=2.0, found=(table, None))
+        clean_series(x, denoising("none"), tr=2.0, confounds_and_mask=(table, None))
     with pytest.raises(DataError, match="TR, which is unknown"):
         clean_series(x, denoising("none"), tr=None)
 
@@ -209,7 +209,10 @@ def test_degrees_of_freedom_are_those_of_noise(n):
     rng = np.random.default_rng(n)
     table = pd.DataFrame(rng.normal(size=(n, 10))).add_prefix("c")
     x, report = clean_series(
-        rng.normal(size=(n, 60)), denoising("none"), tr=2.0, found=(table, None)
+        rng.normal(size=(n, 60)),
+        denoising("none"),
+        tr=2.0,
+        confounds_and_mask=(table, None),
     )
     r = np.corrcoef(x, rowvar=False)[np.triu_indices(60, 1)]
     assert 1 / r.var() == pytest.approx(report["DegreesOfFreedom"], rel=0.25)

@@ -63,7 +63,7 @@ def test_sessions_are_chosen_or_joined(tmp_path):
 def test_further_entities_are_kept(tmp_path):
     touch(tmp_path, f"sub-01/func/sub-01_task-rest_acq-fast_dir-AP_run-2_echo-1_{MNI}")
     ((source,), _) = find(tmp_path)
-    assert source.said("acq", "dir", "echo", "run") == ("fast", "AP", "1", "2")
+    assert source.entity_values("acq", "dir", "echo", "run") == ("fast", "AP", "1", "2")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_name_says_what_a_file_is():
 def test_a_mask_lies_beside_a_scan_of_fmriprep(tmp_path):
     mask = tmp_path / NAME.replace("preproc_bold", "brain_mask")
     scan = Source(tmp_path / NAME, "scan", "fmriprep", entities(NAME))
-    assert (scan.subject, scan.said("task", "echo")) == ("01", ("rest", ""))
+    assert (scan.subject, scan.entity_values("task", "echo")) == ("01", ("rest", ""))
     assert scan.mask is None
     mask.touch()
     assert scan.mask == mask
@@ -148,7 +148,7 @@ def test_a_sidecar_lies_beside_and_holds_names_and_values(tmp_path):
             read_json(path)
     path.write_text('{"RepetitionTime": 2}')
     assert (
-        Source(tmp_path / "sub-01_bold.nii.gz", "scan", "x", {"sub": "01"}).said_tr
+        Source(tmp_path / "sub-01_bold.nii.gz", "scan", "x", {"sub": "01"}).sidecar_tr
         == 2.0
     )
 
@@ -156,9 +156,9 @@ def test_a_sidecar_lies_beside_and_holds_names_and_values(tmp_path):
 @pytest.mark.parametrize("said", ['"fast"', "[2]", "NaN", "-2", "1e999"])
 def test_a_repetition_time_is_a_number_of_seconds(said, tmp_path):
     scan = Source(tmp_path / NAME, "scan", "fmriprep", entities(NAME))
-    assert scan.said_tr is None
+    assert scan.sidecar_tr is None
     sidecar_of(scan.path).write_text('{"RepetitionTime": 2}')
-    assert scan.said_tr == 2.0
+    assert scan.sidecar_tr == 2.0
     sidecar_of(scan.path).write_text(f'{{"RepetitionTime": {said}}}')
     with pytest.raises(DataError, match="RepetitionTime"):
-        _ = scan.said_tr
+        _ = scan.sidecar_tr

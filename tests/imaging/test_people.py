@@ -163,7 +163,7 @@ def test_a_bug_is_not_a_failed_subject():
 )
 def test_exit_codes(outcome, code, capsys):
     assert outcome.code == code
-    outcome.tell(Path("out"), "have FC")
+    outcome.print_summary(Path("out"), "have FC")
     lines = capsys.readouterr().err.splitlines()
     done = len(outcome.made) + len(outcome.kept)
     assert lines[-1].startswith(

@@ -128,12 +128,12 @@ def test_tr_of_header_and_sidecar_must_agree(tmp_path: Path):
 
 def test_tr_of_a_sidecar(tmp_path: Path):
     source = Source(tmp_path / "s.nii.gz", "scan", "nifti", {"sub": "01"})
-    assert source.said_tr is None
+    assert source.sidecar_tr is None
     (tmp_path / "s.json").write_text('{"RepetitionTime": 2.5}')
-    assert source.said_tr == 2.5
+    assert source.sidecar_tr == 2.5
     (tmp_path / "s.json").write_text("{half")
     with pytest.raises(DataError, match=r"s.json: not JSON"):
-        _ = source.said_tr
+        _ = source.sidecar_tr
 
 
 def test_a_header_in_milliseconds(tmp_path: Path):

@@ -49,51 +49,54 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     _ = request.denoising  # an unknown method is refused before a folder is searched
     outputs.refuse_foreign(request.out, request.source)
     sources = layouts.find_sources(request)
-    found = {
-        subject: list(own) for subject, own in groupby(sources, key=lambda s: s.subject)
+    runs = {
+        subject: list(group)
+        for subject, group in groupby(sources, key=lambda s: s.subject)
     }
-    rows = _people_of(request, found)
-    subjects = people.wanted(request.participant_label, rows, found)
+    rows = _people_of(request, runs)
+    subjects = people.wanted(request.participant_label, rows, runs)
     # BIDS names keep letters and digits alone; two subjects must not end in one file.
-    for one, other in pairwise(sorted(subjects, key=outputs.bids_label)):
-        if (label := outputs.bids_label(one)) == outputs.bids_label(other):
+    for first, second in pairwise(sorted(subjects, key=outputs.bids_label)):
+        if (label := outputs.bids_label(first)) == outputs.bids_label(second):
             raise DataError(
-                f"subjects '{one}' and '{other}' would both be sub-{label}.",
+                f"subjects '{first}' and '{second}' would both be sub-{label}.",
                 do="Rename one of them.",
             )
     atlas = _resolve_atlas(request, sources)
     name = "fcforge functional connectivity"
     outputs.write_description(request.out, request.source, name)
-    maker = _Maker(request, atlas, found, pages)
+    maker = _Maker(request, atlas, runs, pages)
     outcome = people.walk(subjects, maker.make)
     maker.finish(rows, outcome)
-    outcome.tell(request.out, "have FC")
+    outcome.print_summary(request.out, "have FC")
     return outcome
 
 
-def _people_of(request: FCRequest, found: Mapping[str, list[Source]]) -> People:
+def _people_of(request: FCRequest, runs: Mapping[str, list[Source]]) -> People:
     """Read the table of participants under the ids of the files, and list what does not fit."""
     path = request.participants or people.find_table(request.source)
     if path is None:
         say("no participants.tsv found: nobody has a site; pass --participants FILE")
         return {}
-    rows = people.under_ids_of(found, people.read_people(path))
-    without = sorted(found.keys() - rows.keys())
-    if len(without) == len(found):
-        seen = f"it has '{min(rows)}', the files '{min(found)}'"
+    rows = people.under_ids_of(runs, people.read_people(path))
+    unlisted = sorted(runs.keys() - rows.keys())
+    if len(unlisted) == len(runs):
+        example = f"it has '{min(rows)}', the files '{min(runs)}'"
         raise DataError(
-            f"lists none of the {len(found)} subjects found ({seen}).",
+            f"lists none of the {len(runs)} subjects found ({example}).",
             where=path,
             do="Ids must be those in the file names; dataset 'abide' reads the PCP's as they are.",
         )
-    if without:
-        who = counted(len(without), "subject")
-        say(f"{who} without a row in {path.name}: {some(without)}")
+    if unlisted:
+        count = counted(len(unlisted), "subject")
+        say(f"{count} without a row in {path.name}: {some(unlisted)}")
     return rows
 
 
 @dataclass(frozen=True)
 class _Maker:
+    """Work of one call of `fc_folder`: the FC of each subject, then the files of the group."""
+
     request: FCRequest
     atlas: Atlas
     sources: Mapping[str, list[Source]]
@@ -105,19 +108,19 @@ class _Maker:
 
     def make(self, subject: str) -> bool:
         """Make one subject's files; False when they were there already."""
-        own = self.sources.get(subject)
-        if not own:
+        runs = self.sources.get(subject)
+        if not runs:
             raise DataError("is listed, but there is no scan and no time series of it.")
         path = self.path(subject)
         request = self.request
-        asked = [request.tr, request.denoising, request.settings_of(own)]
-        key = outputs.fingerprint(own, self.atlas, asked)
+        settings = [request.tr, request.denoising, request.settings_of(runs)]
+        key = outputs.fingerprint(runs, self.atlas, settings)
         if outputs.is_done(path, key):
             return False
         layouts.sidecar_of(path).unlink(missing_ok=True)  # what is there is of the past
-        _one_scan_per_run(own, request.session)
-        result = subject_fc(own, self.atlas, request)
-        self.remarks.extend((f"sub-{subject}", odd) for odd in result.warnings)
+        _one_scan_per_run(runs, request.session)
+        result = subject_fc(runs, self.atlas, request)
+        self.remarks.extend((f"sub-{subject}", warning) for warning in result.warnings)
         if request.report:
             page = self.pages.subject_page(result, self.atlas)
             write_text(request.out / f"sub-{outputs.bids_label(subject)}.html", page)
@@ -149,14 +152,14 @@ class _Maker:
             )
 
 
-def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
+def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:
     """Raise `DataError` if a subject has scans that differ in more than the run."""
-    runs = {"dir", "run", "ses"} if session == "all" else {"dir", "run"}
-    for one, other in combinations(own, 2):
-        differ = {key for key, _ in one.entities.items() ^ other.entities.items()}
-        if not differ or differ - runs:
+    joinable = {"dir", "run", "ses"} if session == "all" else {"dir", "run"}
+    for first, second in combinations(sources, 2):
+        differing = {key for key, _ in first.entities.items() ^ second.entities.items()}
+        if not differing or differing - joinable:
             raise DataError(
-                f"{one.path.name} and {other.path.name} are not two runs of one scan.",
+                f"{first.path.name} and {second.path.name} are not two runs of one scan.",
                 do="Choose one: --select with a part of its name, --session (all joins them).",
             )
 
@@ -169,15 +172,15 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
         return aal116()
     name = outputs.bids_label(request.atlas)
     if request.atlas_lut is not None:
-        named, _ = read_lut(request.atlas_lut)
-        return names_only(name, tuple(named.values()))
+        names_by_label, _ = read_lut(request.atlas_lut)
+        return names_only(name, tuple(names_by_label.values()))
     columns = series.parse_columns(request.columns)
     for source in sources:
         with suppress(DataError):
             values, names = series.read_series(source.path)
             numbers = range(1, values[:, columns].shape[1] + 1)
-            found = names[columns] or tuple(f"ROI_{i}" for i in numbers)
-            return names_only(name, found)
+            roi_names = names[columns] or tuple(f"ROI_{i}" for i in numbers)
+            return names_only(name, roi_names)
     raise DataError("no time series could be read.", where=sources[0].path.parent)
 
 
@@ -201,26 +204,28 @@ def describe_methods(
     done : (int, int)
         Subjects with FC, and all of them.
     """
-    chosen = request.denoising.parameters if source.has_confounds else {}
-    parts = chosen.get("strategy", ())
-    above = 0 if "high_pass" in parts else request.high_pass
-    own = made_by.startswith("fcforge preprocess")
+    confound_options = request.denoising.parameters if source.has_confounds else {}
+    strategy = confound_options.get("strategy", ())
+    lower_end = 0 if "high_pass" in strategy else request.high_pass
+    own_preprocessing = made_by.startswith("fcforge preprocess")
     keys = {
-        "fcforge" if own else source.tool: True,
+        "fcforge" if own_preprocessing else source.tool: True,
         "dropped": request.drop,
         "rois": True,
         "maps" if atlas.probabilistic else "labels": source.kind == "scan",
         "uncovered": source.kind == "scan",
-        "regressed" if chosen else "detrended": not source.denoised,
-        "band": not source.denoised and (above or request.low_pass),
+        "regressed" if confound_options else "detrended": not source.denoised,
+        "band": not source.denoised and (lower_end or request.low_pass),
         "too_few": not source.denoised,
         "fc": True,
         "software": True,
     }
-    said = "".join(f" {WORDS[key]}" for key, holds in keys.items() if holds)
+    sentences = "".join(f" {WORDS[key]}" for key, holds in keys.items() if holds)
     tool = made_by or source.tool
-    confounds = ", ".join(f"{name} = {value}" for name, value in chosen.items())
-    given = {"tool": tool, "confounds": confounds, "above": above, "done": done}
-    return said.strip().format(
-        asked=request, atlas=atlas, **given, **outputs.software()
+    confounds = ", ".join(
+        f"{name} = {value}" for name, value in confound_options.items()
+    )
+    values = {"tool": tool, "confounds": confounds, "above": lower_end, "done": done}
+    return sentences.strip().format(
+        asked=request, atlas=atlas, **values, **outputs.software()
     )

@@ -56,7 +56,7 @@ class Atlas:
     probabilistic : bool
         The image holds maps, not labels.
     sha256 : str
-        Of the voxels (label order, shape and affine included); "" without a volume.
+        SHA-256 of the voxels, their labels, shape and affine; "" without a volume.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Atlas:
     def places(self) -> np.ndarray:
         """Centre of every ROI in mm, MNI space, (n_rois, 3); no rows where there is no volume.
 
-        Of a weighted map it is the centre of its largest part, as nilearn has it.
+        The centre of a weighted map is the centre of its largest connected part, as in nilearn.
         """
         if len(self.xyz) or self.image is None:
             return self.xyz
@@ -110,8 +110,8 @@ class Atlas:
         from scipy.ndimage import center_of_mass
 
         columns, affine = self.volume
-        found = center_of_mass(columns >= 0, columns, range(self.n_rois))
-        return apply_affine(affine, found)
+        centres = center_of_mass(columns >= 0, columns, range(self.n_rois))
+        return apply_affine(affine, centres)
 
     def on_grid(self, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
         """Return the nearest-neighbour label columns on another grid, -1 outside every ROI.
@@ -125,8 +125,8 @@ class Atlas:
         """
         from scipy.ndimage import affine_transform
 
-        columns, own = self.volume
-        to_atlas = np.linalg.inv(own) @ affine
+        columns, atlas_affine = self.volume
+        to_atlas = np.linalg.inv(atlas_affine) @ affine
         return affine_transform(
             columns,
             to_atlas,
@@ -141,8 +141,8 @@ class Atlas:
 def weights_on(atlas: Atlas, grid: Grid) -> "csr_array":
     """Return the weight of every voxel of a grid in each ROI, (n_voxels in Fortran order, n_rois).
 
-    Of labels it is 1 in the voxel's own ROI. Subjects of one study share a grid, so the answer
-    is kept; so is that of `share_in_view`.
+    In a label volume the weight is 1 in the voxel's own ROI. Subjects of one study share a grid,
+    so the result is cached, as is that of `share_in_view`.
     """
     from scipy.sparse import csr_array
 
@@ -175,8 +175,8 @@ def share_in_view(atlas: Atlas, grid: Grid) -> np.ndarray:
     index = np.stack(np.unravel_index(rows, shape, order="F"), axis=1)
     grid_affine = np.frombuffer(grid[1]).reshape(4, 4)
     to_grid = np.linalg.inv(grid_affine) @ affine
-    at = np.rint(apply_affine(to_grid, index))
-    inside = (at >= 0) & (at < grid[0])
+    nearest = np.rint(apply_affine(to_grid, index))
+    inside = (nearest >= 0) & (nearest < grid[0])
     inside = inside.all(axis=1)
     return weights[rows[inside]].sum(axis=0) / weights.sum(axis=0)
 
@@ -289,12 +289,12 @@ def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atl
     values, digest = (np.arange(1, shape[3] + 1), "") if maps else _labels(image)
     if len(values) < 2:
         raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
-    there = set(values.tolist())
-    listed = names.keys() if exact else names.keys() & there
-    if names and listed != there:
-        odd = some(sorted(listed ^ there))
+    labels_in_volume = set(values.tolist())
+    labels_in_table = names.keys() if exact else names.keys() & labels_in_volume
+    if names and labels_in_table != labels_in_volume:
+        differing = some(sorted(labels_in_table ^ labels_in_volume))
         raise DataError(
-            f"volume and table disagree: one of them alone has the labels {odd}.",
+            f"volume and table disagree: one of them alone has the labels {differing}.",
             where=where,
             do="Pass the table of this volume.",
         )
@@ -334,12 +334,15 @@ def read_lut(path: Path) -> tuple[Words, bool]:
     is dropped.
     """
     lines = read_text(path, str.splitlines)
-    said = [line for line in lines if line.strip() and not line.startswith("#")]
+    content = [line for line in lines if line.strip() and not line.startswith("#")]
     # a label, then a name with a letter in it
-    found = [re.match(r"\s*(?P<index>\d+)\s+(?P<name>\S*[A-Za-z]\S*)", s) for s in said]
-    bare = bool(found) and all(found)
-    if bare:
-        rows = [match.groupdict() for match in found if match]
+    matches = [
+        re.match(r"\s*(?P<index>\d+)\s+(?P<name>\S*[A-Za-z]\S*)", line)
+        for line in content
+    ]
+    headerless = bool(matches) and all(matches)
+    if headerless:
+        rows = [match.groupdict() for match in matches if match]
     else:
         rows = [{k.lower(): v for k, v in row.items()} for row in read_table(path)]
     if not all(row.get("index", "").isdigit() and row.get("name") for row in rows):
@@ -352,7 +355,7 @@ def read_lut(path: Path) -> tuple[Words, bool]:
     names = {int(row["index"]): row["name"] for row in rows}
     if len(set(names.values())) < len(rows):
         raise DataError("the label table lists an index or a name twice.", where=path)
-    return names, not bare
+    return names, not headerless
 
 
 def _fetch(
@@ -379,8 +382,8 @@ def _fetch(
         return _from_image(name, nib.Nifti1Image(labels, image.affine), {})
     table = bunch.get("lut")
     if table is None:  # maps, counted from 1; DiFuMo's names are in a table
-        found = getattr(bunch["labels"], "difumo_names", bunch["labels"])
-        return _from_image(name, image, dict(enumerate(found, 1)))
+        roi_names = getattr(bunch["labels"], "difumo_names", bunch["labels"])
+        return _from_image(name, image, dict(enumerate(roi_names, 1)))
     names = dict(zip(table["index"], table["name"], strict=True))
     names.pop(0, None)
     return _from_image(name, image, names)

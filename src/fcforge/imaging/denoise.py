@@ -48,7 +48,7 @@ TOO_FEW = "The scan moved too much, or is too short for this --denoise: choose a
 
 
 class Denoise(NamedTuple):
-    """What is taken out of a series.
+    """Method and band by which nuisance signal is removed.
 
     Attributes
     ----------
@@ -68,15 +68,26 @@ class Denoise(NamedTuple):
 def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
     """Return the denoising method of a name.
 
-    A preset (``simple``, ``scrubbing``, ``compcor``, ``none``) or components
-    joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `band` is passed, in Hz, and
-    `fd_threshold` (mm) is that of scrubbing.
+    Parameters
+    ----------
+    name : str
+        A preset (``simple``, ``scrubbing``, ``compcor``, ``none``) or components joined by ``+``,
+        e.g. ``motion+wm_csf+global_signal``.
+    band : (float or None, float or None)
+        Lower and upper end of the pass band in Hz.
+    fd_threshold : float
+        Framewise displacement in mm above which scrubbing removes a volume.
+
+    Raises
+    ------
+    ConfigError
+        An unknown method, or an empty band.
     """
     high_pass, low_pass = band
     if high_pass and low_pass and high_pass >= low_pass:
         raise ConfigError(f"band-pass {high_pass:g}-{low_pass:g} Hz is empty.")
-    joined, differs = PRESETS.get(name, (name, {}))
-    parts = joined.split("+") if joined else []
+    components, changes = PRESETS.get(name, (name, {}))
+    parts = components.split("+") if components else []
     parameters: dict[str, Any] = (
         {"strategy": tuple(parts), "demean": True} if parts else {}
     )
@@ -84,7 +95,7 @@ def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
         if part not in COMPONENTS:
             raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
         parameters |= COMPONENTS[part]
-    parameters |= differs
+    parameters |= changes
     if "scrub" in parts:
         parameters["fd_threshold"] = fd_threshold
     return Denoise(name, parameters, band)
@@ -139,7 +150,10 @@ def framewise_displacement(table: Path) -> np.ndarray | None:
 
 
 def clean_series(
-    series: np.ndarray, denoise: Denoise, tr: float | None, found: Confounds = NONE
+    series: np.ndarray,
+    denoise: Denoise,
+    tr: float | None,
+    confounds_and_mask: Confounds = NONE,
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Detrend, regress and filter series; columns without signal stay NaN.
 
@@ -149,16 +163,16 @@ def clean_series(
     denoise : Denoise
     tr : float or None
         Seconds; needed for a band-pass.
-    found
+    confounds_and_mask : (DataFrame or None, ndarray or None)
         Confounds and volumes kept, as `fmriprep_confounds` returns them.
 
     Returns
     -------
     cleaned : ndarray of shape (n_kept_volumes, n_rois)
     report : dict
-        What was done: the confounds taken out, the band, the volumes kept.
+        Steps for the sidecar: confounds regressed, band, volumes kept, degrees of freedom.
     """
-    confounds, sample_mask = found
+    confounds, sample_mask = confounds_and_mask
     names = [] if confounds is None else list(confounds.columns)
     cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
     high_pass, low_pass = denoise.band
@@ -167,9 +181,11 @@ def clean_series(
     _require_band(band, tr)
     dof = degrees_of_freedom(n_kept, len(names), tr, band)
     if (any(band) and n_kept < MIN_TO_FILTER) or dof < 1:
-        left = " left after scrubbing" if n_kept < len(series) else ""
-        few = f"{n_kept} volumes{left} are too few for {len(names)} confounds"
-        raise DataError(f"{few} and this band-pass.", do=TOO_FEW)
+        after_scrubbing = " left after scrubbing" if n_kept < len(series) else ""
+        problem = (
+            f"{n_kept} volumes{after_scrubbing} are too few for {len(names)} confounds"
+        )
+        raise DataError(f"{problem} and this band-pass.", do=TOO_FEW)
     report = {
         "Denoising": "detrended, and what follows, by fcforge",
         "Method": denoise.name if names else "none",
@@ -180,11 +196,15 @@ def clean_series(
         "VolumesScrubbed": len(series) - n_kept,
         "DegreesOfFreedom": round(dof, 1),
     }
-    return _clean(series, n_kept, found, band, tr), report
+    return _clean(series, n_kept, confounds_and_mask, band, tr), report
 
 
 def _clean(
-    series: np.ndarray, n_kept: int, found: Confounds, band: Band, tr: float | None
+    series: np.ndarray,
+    n_kept: int,
+    confounds_and_mask: Confounds,
+    band: Band,
+    tr: float | None,
 ) -> np.ndarray:
     """Clean the columns that have a signal with nilearn; the others become NaN."""
     from nilearn.signal import clean
@@ -192,7 +212,7 @@ def _clean(
     good = ~empty_rois(series)
     out = np.full((n_kept, series.shape[1]), np.nan)
     if good.any():
-        confounds, sample_mask = found
+        confounds, sample_mask = confounds_and_mask
         out[:, good] = clean(
             np.ascontiguousarray(series[:, good], dtype=np.float64),
             detrend=True,

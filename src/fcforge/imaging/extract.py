@@ -12,7 +12,7 @@ import numpy as np
 from fcforge.core.errors import DataError, at
 from fcforge.core.formatting import counted, some
 from fcforge.imaging import denoise
-from fcforge.imaging import series as of_rois
+from fcforge.imaging import series as roi_series
 from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
@@ -53,7 +53,7 @@ class Run(NamedTuple):
     carpet : ndarray of shape (n_rows, n_volumes)
         Sampled voxels (or ROIs) before denoising.
     report : mapping
-        What was done, for the sidecar.
+        Steps applied to the series, for the sidecar.
     warnings : tuple of str
     """
 
@@ -80,7 +80,7 @@ class SubjectFC(NamedTuple):
     settings : mapping
         Those that took part.
     warnings : tuple of str
-        What is odd about the subject.
+        Remarks that the user should read, such as ROIs without signal.
     """
 
     subject: str
@@ -128,27 +128,27 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
             where=f"sub-{sources[0].subject}",
             do="Choose one run: --select TEXT, --task or --session.",
         )
-    series = of_rois.join_runs([run.series for run in runs])
+    series = roi_series.join_runs([run.series for run in runs])
     with at(sources[0].path):
-        found = _joined(runs, series, atlas, request)
-        if found.dof is not None and found.dof < request.min_dof:
-            left = f"{max(found.dof, 0):.0f} degrees of freedom"
+        result = _joined(runs, series, atlas, request)
+        if result.dof is not None and result.dof < request.min_dof:
+            remaining = f"{max(result.dof, 0):.0f} degrees of freedom"
             volumes = sum(run.carpet.shape[1] for run in runs)
             raise DataError(
-                f"denoising leaves {left} of {volumes} volumes, {request.min_dof} are needed.",
+                f"denoising leaves {remaining} of {volumes} volumes, {request.min_dof} are needed.",
                 do=MORE_DOF,
             )
-    return found
+    return result
 
 
 def _joined(
     runs: tuple[Run, ...], series: np.ndarray, atlas: Atlas, request: FCRequest
 ) -> SubjectFC:
-    empty = tuple(np.flatnonzero(of_rois.empty_rois(series)).tolist())
+    empty = tuple(np.flatnonzero(roi_series.empty_rois(series)).tolist())
     names = some([atlas.roi_names[i] for i in empty])
-    odd = [warning for run in runs for warning in run.warnings]
+    warnings = [warning for run in runs for warning in run.warnings]
     if empty:
-        odd.append(f"{counted(len(empty), 'ROI')} without signal, FC 0 ({names})")
+        warnings.append(f"{counted(len(empty), 'ROI')} without signal, FC 0 ({names})")
     if len(empty) > request.max_empty * atlas.n_rois:
         nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
         raise DataError(
@@ -156,10 +156,10 @@ def _joined(
             "voxels inside ROIs.",
             do="Look at its coverage; or allow more: --max-empty.",
         )
-    fc = of_rois.pearson_fc(series, atlas.roi_names)
+    fc = roi_series.pearson_fc(series, atlas.roi_names)
     sources = [run.source for run in runs]
-    used = request.settings_of(sources)
-    return SubjectFC(sources[0].subject, runs, fc, empty, used, tuple(odd))
+    settings = request.settings_of(sources)
+    return SubjectFC(sources[0].subject, runs, fc, empty, settings, tuple(warnings))
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
@@ -172,35 +172,35 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
-    raw, names = of_rois.read_series(source.path)
-    columns = of_rois.parse_columns(request.columns)
+    raw, names = roi_series.read_series(source.path)
+    columns = roi_series.parse_columns(request.columns)
     warnings: tuple[str, ...] = ()
     if not names and source.tool == "series":
         warnings = (
             f"columns without names were taken for the ROIs of {atlas.name}, in order",
         )
-    chosen = (raw[:, columns], names[columns])
-    values = of_rois.match_atlas(chosen, atlas)[request.drop :]
-    of_rois.refuse_gaps(values, atlas.roi_names)
+    selected = (raw[:, columns], names[columns])
+    values = roi_series.match_atlas(selected, atlas)[request.drop :]
+    roi_series.refuse_gaps(values, atlas.roi_names)
     report = {**LEFT, "VolumesKept": len(values)}
-    tr = request.tr or source.said_tr
+    tr = request.tr or source.sidecar_tr
     return Run(source, values, tr, None, None, values.T, report, warnings)
 
 
 def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     scan = open_scan(source.path)
-    tr = repetition_time(scan, source.said_tr, request.tr)
+    tr = repetition_time(scan, source.sidecar_tr, request.tr)
     raw, coverage, carpet, notes = roi_means(
         scan, atlas, source.mask, request.min_coverage
     )
     series = raw[request.drop :]
     report: dict[str, Any] = LEFT
     if not source.denoised:
-        how = request.denoising
-        found = denoise.NONE
+        denoising = request.denoising
+        confounds = denoise.NONE
         if source.has_confounds:
-            found = denoise.fmriprep_confounds(source.path, how, request.drop)
-        series, report = denoise.clean_series(series, how, tr, found)
+            confounds = denoise.fmriprep_confounds(source.path, denoising, request.drop)
+        series, report = denoise.clean_series(series, denoising, tr, confounds)
     warnings = _warnings(source, scan, request, notes["NaNVoxels"])
     carpet = carpet[:, request.drop :]
     report = {**notes, **report}
@@ -210,19 +210,19 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 def _warnings(
     source: Source, scan: ScanHeader, request: FCRequest, nan_voxels: int
 ) -> tuple[str, ...]:
-    found = []
+    warnings = []
     if scan.scanner_space and source.tool == "nifti":
-        found.append(
+        warnings.append(
             "the header says scanner space: make sure the scan is in MNI space"
         )
     if nan_voxels:
-        found.append(f"{nan_voxels} NaN voxels inside ROIs left out")
-    asked = request.denoising
-    if asked.parameters and not (source.denoised or source.has_confounds):
-        found.append(
-            f"no confounds beside the scan: '{asked.name}' takes out none, only trend and band"
+        warnings.append(f"{nan_voxels} NaN voxels inside ROIs left out")
+    denoising = request.denoising
+    if denoising.parameters and not (source.denoised or source.has_confounds):
+        warnings.append(
+            f"no confounds beside the scan: '{denoising.name}' takes out none, only trend and band"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 # -- from voxels to ROIs ---------------------------------------------------------------------------
@@ -254,18 +254,18 @@ def roi_means(
     if mask is not None:
         inside &= read_mask(mask, scan).ravel(order="F")
     flat = np.flatnonzero(inside)
-    own = weights[flat]
-    _in_mni(atlas, int((own.sum(axis=0) > 0).sum()))
+    weights_inside = weights[flat]
+    _in_mni(atlas, int((weights_inside.sum(axis=0) > 0).sum()))
     voxels = read_voxels(scan, flat)
     finite = np.isfinite(voxels).all(axis=1)
     changing = np.ptp(voxels[finite], axis=1) > 0
     good = np.flatnonzero(finite)[changing]
-    roi = own[good].argmax(axis=1)
+    roi = weights_inside[good].argmax(axis=1)
     good = good[np.argsort(roi, kind="stable")]
-    whole = np.maximum(weights.sum(axis=0), 1e-12)
-    seen = own[good].sum(axis=0) / whole
+    total = np.maximum(weights.sum(axis=0), 1e-12)
+    seen = weights_inside[good].sum(axis=0) / total
     coverage = seen * share_in_view(atlas, scan.grid)
-    series = _signals(own[good], voxels[good])
+    series = _signals(weights_inside[good], voxels[good])
     series[:, (coverage < min_coverage) | (coverage == 0)] = np.nan
     every = max(1, len(good) // CARPET_VOXELS)
     carpet = voxels[good[::every][:CARPET_VOXELS]]

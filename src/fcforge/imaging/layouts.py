@@ -1,6 +1,6 @@
-"""Where fMRIPrep, XCP-D, C-PAC, DPABI and plain folders keep their files, and which are wanted.
+"""File layouts of fMRIPrep, XCP-D, C-PAC, DPABI, HALFpipe and plain folders; choice of runs.
 
-`LAYOUTS` says it tool by tool; `find_sources` turns a folder into `Source` records, one per run.
+`LAYOUTS` lists the file names of each tool; `find_sources` turns a folder into `Source` records, one per run.
 Of the files themselves only sidecars are read.
 """
 
@@ -65,7 +65,7 @@ class Source:
         """Without the prefix ``sub-``."""
         return self.entities["sub"]
 
-    def said(self, *keys: str) -> tuple[str, ...]:
+    def entity_values(self, *keys: str) -> tuple[str, ...]:
         """Return values of some entities, "" where the name has none."""
         return tuple(self.entities.get(key, "") for key in keys)
 
@@ -87,21 +87,21 @@ class Source:
         return mask if self.has_confounds and mask.exists() else None
 
     @property
-    def said_tr(self) -> float | None:
-        """``RepetitionTime`` of the sidecar, None where it says none."""
+    def sidecar_tr(self) -> float | None:
+        """``RepetitionTime`` of the sidecar, None where the sidecar has none."""
         value = read_json(sidecar_of(self.path)).get("RepetitionTime")
         if not value:
             return None
         if not isinstance(value, int | float) or not 0 < value < math.inf:
-            what = f"RepetitionTime {value!r:.40} is not a number of seconds."
-            raise DataError(what, where=sidecar_of(self.path), do="Correct it.")
+            message = f"RepetitionTime {value!r:.40} is not a number of seconds."
+            raise DataError(message, where=sidecar_of(self.path), do="Correct it.")
         return float(value)
 
 
 def entities(name: str) -> dict[str, str]:
     """Return BIDS entities of a file name: ``{"sub": "01", "task": "rest", ...}``."""
-    found = map(_ENTITY.search, stem_of(name).split("_"))
-    return {match[1]: match[2] for match in found if match}
+    matches = map(_ENTITY.search, stem_of(name).split("_"))
+    return {match[1]: match[2] for match in matches if match}
 
 
 def stem_of(name: str) -> str:
@@ -125,15 +125,15 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(read_plain(path, MAX_BYTES))
+        content = json.loads(read_plain(path, MAX_BYTES))
     except (
         ValueError,
         RecursionError,
     ) as error:  # no text, too deep, too long a number
         raise DataError(f"not JSON ({error}).", where=path) from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise DataError("has no names and values, as a BIDS sidecar has.", where=path)
-    return found
+    return content
 
 
 def is_nifti(path: Path) -> bool:
@@ -172,15 +172,15 @@ class Files:
         Below the folder.
     kind : {"scan", "series"}
     run : str
-        What a file's name has beyond that of its run, as a regular expression.
+        Part of the file name that follows the name of the run, as a regular expression.
     motion : str
         Where the motion table lies, with the name of the run; "" for none.
     motion_folder : callable
         From which folder; by default that of the file.
     of_atlas : bool
-        The name has to say the atlas that was asked for.
+        The file name has to contain the requested atlas.
     about : callable
-        Entities that the name does not say, or None where the file is another.
+        Entities that the file name lacks, or None where the file is not of this kind.
     """
 
     pattern: str
@@ -196,8 +196,8 @@ class Files:
         run = re.sub(self.run, "", stem_of(path.name))
         if not self.motion:
             return None
-        found = self.motion_folder(path).glob(self.motion.format(run))
-        return next(iter(sorted(found)), None)
+        candidates = self.motion_folder(path).glob(self.motion.format(run))
+        return next(iter(sorted(candidates)), None)
 
 
 def _of_fmriprep(path: Path) -> Path:
@@ -220,19 +220,19 @@ def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
     name = stem_of(path.name)
     if _NOT_SCAN.search(name) or path.name.endswith("series.nii"):
         return None
-    said = entities(path.name)
-    space = said.get("space", "scanner")
+    named = entities(path.name)
+    space = named.get("space", "scanner")
     # raw and native-space scans would give FC of the wrong places
-    if request.layout == "auto" and "sub" in said and not space.startswith("MNI"):
-        what = f"{path.name} is in {space} space, FC needs MNI space."
-        raise DataError(what, where=request.source, do=TO_MNI)
+    if request.layout == "auto" and "sub" in named and not space.startswith("MNI"):
+        message = f"{path.name} is in {space} space, FC needs MNI space."
+        raise DataError(message, where=request.source, do=TO_MNI)
     return {"sub": name, "task": "rest", "space": "MNI152"}
 
 
 def _series(path: Path, request: FCRequest) -> dict[str, str] | None:
-    tagged = _atlas_of(path) and not _names_atlas(path, request.atlas)
-    other = tagged or _NOT_SERIES.search(path.name.lower())
-    if other or path.suffix.lower() not in SUFFIXES:
+    other_atlas = _atlas_of(path) and not _names_atlas(path, request.atlas)
+    excluded = other_atlas or _NOT_SERIES.search(path.name.lower())
+    if excluded or path.suffix.lower() not in SUFFIXES:
         return None
     stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
     return {"sub": stem.removeprefix("ROISignals_"), "task": "rest"}
@@ -305,52 +305,54 @@ def find_sources(request: FCRequest) -> list[Source]:
     if not root.is_dir():
         raise DataError("no such folder.", where=root)
     auto = request.layout == "auto"
-    made = re.sub(r"[^a-z]", "", made_by(root).lower()) if auto else ""
-    said = [layout for word, layout in TOOLS.items() if word in made][:1]
-    names = (said or list(LAYOUTS)) if auto else [request.layout]
-    tried = (_found(name, request) for name in names)
-    found = next(filter(None, tried), [])
-    wanted = [source for source in found if request.takes(source)]
+    tool = re.sub(r"[^a-z]", "", made_by(root).lower()) if auto else ""
+    recognised = [layout for word, layout in TOOLS.items() if word in tool][:1]
+    layouts = (recognised or list(LAYOUTS)) if auto else [request.layout]
+    attempts = (_runs_of_layout(name, request) for name in layouts)
+    sources = next(filter(None, attempts), [])
+    wanted = [source for source in sources if request.takes(source)]
     if not wanted:
-        raise _nothing_found(request, found)
+        raise _nothing_found(request, sources)
     wanted = _one_task(wanted, request)
 
     return sorted(wanted, key=lambda source: (source.subject, source.path.name))
 
 
-def _found(layout: str, request: FCRequest) -> list[Source]:
+def _runs_of_layout(layout: str, request: FCRequest) -> list[Source]:
     """Find every run except those in the output folder; the participants' table is no input."""
     skip = {request.out, request.participants}
-    found = dict[tuple[str, ...], list[Source]]()
+    runs = dict[tuple[str, ...], list[Source]]()
     for files in LAYOUTS[layout]:
-        new: dict[tuple[str, ...], list[Source]] = {}
+        runs_of_kind: dict[tuple[str, ...], list[Source]] = {}
         for source in _sources(layout, files, request):
             if skip.isdisjoint({source.path, *source.path.parents}):
-                run = source.said("sub", "ses", "task", "run")
-                new.setdefault(run, []).append(source)
-        found = {**new, **found}
-    return [source for own in found.values() for source in own]
+                run = source.entity_values("sub", "ses", "task", "run")
+                runs_of_kind.setdefault(run, []).append(source)
+        runs = {**runs_of_kind, **runs}
+    return [source for sources in runs.values() for source in sources]
 
 
 def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
     for path in request.source.glob(files.pattern):
-        other = files.of_atlas and not _names_atlas(path, request.atlas)
-        if other or (files.kind == "scan" and not is_nifti(path)):
+        other_atlas = files.of_atlas and not _names_atlas(path, request.atlas)
+        if other_atlas or (files.kind == "scan" and not is_nifti(path)):
             continue
-        about = files.about(path, request)
-        if about is not None:
-            named = {**about, **entities(path.name)}
-            if "sub" not in named:
+        assumed = files.about(path, request)
+        if assumed is not None:
+            known = {**assumed, **entities(path.name)}
+            if "sub" not in known:
                 do = "Name it sub-LABEL_..., the label of letters and digits alone."
                 raise DataError("its name names no subject.", where=path, do=do)
-            yield Source(path, files.kind, layout, named, files.motion_of(path))
+            yield Source(path, files.kind, layout, known, files.motion_of(path))
 
 
-def _one_task(found: list[Source], request: FCRequest) -> list[Source]:
+def _one_task(sources: list[Source], request: FCRequest) -> list[Source]:
     """Select the scans of the resting state, unless a task was requested or there is only one."""
-    tasks = sorted({task for source in found for task in source.said("task")})
+    tasks = sorted(
+        {task for source in sources for task in source.entity_values("task")}
+    )
     if request.task or len(tasks) == 1:
-        return found
+        return sources
     if "rest" not in tasks:
         raise DataError(
             f"several tasks: {', '.join(tasks)}.",
@@ -359,29 +361,33 @@ def _one_task(found: list[Source], request: FCRequest) -> list[Source]:
         )
     others = ", ".join(task or "without a task" for task in tasks if task != "rest")
     say(f"took task rest and left out: {others}; choose another with --task")
-    return [source for source in found if source.said("task") == ("rest",)]
+    return [source for source in sources if source.entity_values("task") == ("rest",)]
 
 
-def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
+def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
     """Explain why no run is wanted, and list the runs that exist."""
     root = request.source
-    there = {"task-{} ses-{}".format(*s.said("task", "ses")) for s in found}
+    tasks_and_sessions = {
+        "task-{} ses-{}".format(*s.entity_values("task", "ses")) for s in sources
+    }
     scans = nifti_files(root, "sub-*/**/*_bold")
-    bold = {entities(path.name).get("space") or "scanner" for path in scans}
+    spaces = {entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
-    other_atlas = f"nothing for atlas {request.atlas}. Time series there are of"
+    wrong_atlas = f"nothing for atlas {request.atlas}. Time series there are of"
     reasons = (
         (
-            there,
+            tasks_and_sessions,
             "nothing with this task, session and name; there is",
             "See --task, --session and --select.",
         ),
-        (series, other_atlas, "Name one of them: --atlas NAME."),
-        (bold, "no scan in MNI space, which FC needs; there is", TO_MNI),
+        (series, wrong_atlas, "Name one of them: --atlas NAME."),
+        (spaces, "no scan in MNI space, which FC needs; there is", TO_MNI),
     )
-    for instead, what, do in reasons:
-        if instead:
-            return DataError(f"{what}: {some(sorted(instead))}.", where=root, do=do)
+    for alternatives, problem, do in reasons:
+        if alternatives:
+            return DataError(
+                f"{problem}: {some(sorted(alternatives))}.", where=root, do=do
+            )
     do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
     return DataError("no scan and no time series found.", where=root, do=do)
 
@@ -389,22 +395,22 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
 def made_by(root: Path) -> str:
     """Return the tool and version that dataset_description.json names, "" where it names none."""
     info = read_json(root / "dataset_description.json")
-    found = info.get("GeneratedBy")
-    tools = found if isinstance(found, list) else []
-    named = (tool for tool in tools if tool and isinstance(tool, dict))
+    generated_by = info.get("GeneratedBy")
+    tools = generated_by if isinstance(generated_by, list) else []
+    objects = (tool for tool in tools if tool and isinstance(tool, dict))
     words = (
-        f"{tool.get('Name', '')} {tool.get('Version', '')}".strip() for tool in named
+        f"{tool.get('Name', '')} {tool.get('Version', '')}".strip() for tool in objects
     )
     return ", ".join(printable(word) for word in words)
 
 
 def _atlas_of(path: Path) -> str:
-    found = entities(path.name)
-    return found.get("seg") or found.get("atlas") or ""
+    named = entities(path.name)
+    return named.get("seg") or named.get("atlas") or ""
 
 
 def _names_atlas(path: Path, atlas: str) -> bool:
     """Return whether the ``atlas-`` or ``seg-`` entity is `atlas` (AAL, AAL116 and aal are one)."""
     names = (_atlas_of(path), stem_of(Path(atlas).name))
-    found = {re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
-    return len(found) == 1 or found <= {"aal", "aal116", "aalmaskpad"}
+    spellings = {re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
+    return len(spellings) == 1 or spellings <= {"aal", "aal116", "aalmaskpad"}

@@ -39,21 +39,21 @@ SEPARATORS = [c for c in map(chr, range(0x3001)) if c.isspace() or c in ",;"]
 
 
 class MemoryBudget:
-    """Memory that one file may take: `MOST_GB`, or what FCFORGE_MAX_GB in the environment says.
+    """Memory that one file may take: `MOST_GB`, or the value of FCFORGE_MAX_GB in the environment.
 
-    A few megabytes of zeros unpack to as many gigabytes as somebody likes, so readers `take` what
-    headers announce before they allocate it.
+    A few megabytes of zeros can unpack to many gigabytes, so readers call `take` with the size that
+    a header announces before they allocate it.
     """
 
     def __init__(self, path: str | Path) -> None:
-        said = os.environ.get(MOST_GB_SETTING, str(MOST_GB))
+        setting = os.environ.get(MOST_GB_SETTING, str(MOST_GB))
         try:
             self.path = path
             self.taken = 0
-            self.most = float(said) * 1e9
+            self.most = float(setting) * 1e9
         except ValueError:
             raise ConfigError(
-                f"{MOST_GB_SETTING} = '{said}' is not a number."
+                f"{MOST_GB_SETTING} = '{setting}' is not a number."
             ) from None
 
     def take(self, n_bytes: int) -> None:
@@ -62,9 +62,9 @@ class MemoryBudget:
         if not self.taken <= self.most:
             most = memory(self.most)
             setting = f"{MOST_GB_SETTING}={math.ceil(self.taken / 1e9)}"
-            what = f"would take {memory(self.taken)} of memory or more; the limit is {most} for one"
+            problem = f"would take {memory(self.taken)} of memory or more; the limit is {most} for one"
             do = f"Is it the right file? If it is, raise the limit: {setting} in the environment."
-            raise DataError(f"{what} file.", where=self.path, do=do)
+            raise DataError(f"{problem} file.", where=self.path, do=do)
 
     def take_npy(self, stream: IO[bytes]) -> None:
         """Charge the array size stated in the header of an .npy, which numpy allocates before reading."""
@@ -114,18 +114,18 @@ def read_matrix_file(
     elif suffix == ".npy":
         values = _read(path, _parse_npy)
     elif suffix in (".npz", ".mat"):
-        found = read_npz(path) if suffix == ".npz" else read_mat(path)
+        variables = read_npz(path) if suffix == ".npz" else read_mat(path)
         # fields of struct arrays are lists
-        arrays = {k: v for k, v in found.items() if isinstance(v, np.ndarray)}
+        arrays = {k: v for k, v in variables.items() if isinstance(v, np.ndarray)}
         values = _pick(arrays, path, variable, customary)
         names = roi_names_in(arrays, values.shape[1] if values.ndim == 2 else 0)
     else:
         do = f"Known: {', '.join(sorted(SUFFIXES))}."
         raise DataError(f"unknown file type '{path.suffix}'.", where=path, do=do)
     if values.ndim != 2 or values.dtype.kind not in "fiub" or values.size == 0:
-        what = f"holds an array of shape {values.shape} and type {values.dtype}, not a matrix."
+        problem = f"holds an array of shape {values.shape} and type {values.dtype}, not a matrix."
         do = "Give ROIs x ROIs (FC) or volumes x ROIs (time series)."
-        raise DataError(what, where=path, do=do)
+        raise DataError(problem, where=path, do=do)
     return values.astype(np.float64), names
 
 
@@ -170,12 +170,12 @@ def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
         raise
     except Exception as error:
         reason = str(error).strip() or type(error).__name__
-        what = f"cannot be read ({reason.splitlines()[0]})."
+        problem = f"cannot be read ({reason.splitlines()[0]})."
         do = "The file is damaged or cut off; make it again."
         if "allow_pickle" in reason:
-            what = "holds pickled objects, which are not read (they can run code)."
+            problem = "holds pickled objects, which are not read (they can run code)."
             do = "Save plain arrays."
-        raise DataError(what, where=path, do=do) from error
+        raise DataError(problem, where=path, do=do) from error
 
 
 def _bytes(stream: IO[bytes], budget: MemoryBudget) -> bytes:
@@ -229,11 +229,11 @@ def _pick(
     for name in matrices if len(matrices) == 1 else customary:
         if name in matrices:
             return matrices[name]
-    found = f"{len(matrices) or 'no'} matrices, not one"
+    problem = f"{len(matrices) or 'no'} matrices, not one"
     if variable:
-        found = f"no array '{variable}'"
+        problem = f"no array '{variable}'"
     raise DataError(
-        f"holds {found}.",
+        f"holds {problem}.",
         where=path,
         do=f"It has: {', '.join(sorted(arrays))}; keep one, or of a dataset name it as variable.",
     )
@@ -242,7 +242,7 @@ def _pick(
 def roi_names_in(arrays: Mapping[str, Any], n_rois: int) -> tuple[str, ...]:
     """Return ROI names beside a matrix, also of CONN (``names``, ``names2``); empty without them."""
     for key in ("roi_names", "roi_ids", "names2", "names"):
-        found = np.asarray(arrays.get(key, ()))
-        if found.dtype.kind in "UOiu" and found.size == n_rois:
-            return tuple(map(str, found.ravel().tolist()))
+        candidate = np.asarray(arrays.get(key, ()))
+        if candidate.dtype.kind in "UOiu" and candidate.size == n_rois:
+            return tuple(map(str, candidate.ravel().tolist()))
     return ()

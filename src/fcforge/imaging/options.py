@@ -1,4 +1,4 @@
-"""What the two imaging commands can be asked: every option once; nothing heavy is imported."""
+"""Options of `fcforge fc` and `fcforge preprocess`; no heavy library is imported."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @limits(tr=above(0))
 @dataclass(frozen=True)
 class ImagingRequest(Request):
-    """What both commands can be asked."""
+    """Options that both commands share."""
 
     source: Path = option(metavar="IN", help="Folder with the scans or time series.")
     out: Path = option(metavar="OUT", help="Output folder.")
@@ -39,7 +39,7 @@ class ImagingRequest(Request):
 )
 @dataclass(frozen=True)
 class FCRequest(ImagingRequest):
-    """What `fcforge.imaging.app.fc_folder` is asked for."""
+    """Options of `fcforge fc`, for `fcforge.imaging.app.fc_folder`."""
 
     level: Literal["participant"] = option(
         "participant", "As BIDS-Apps are called.", metavar="LEVEL"
@@ -100,7 +100,7 @@ class FCRequest(ImagingRequest):
 
     def takes(self, source: "Source") -> bool:
         """Return whether a file is wanted; an empty string accepts any."""
-        task, session = source.said("task", "ses")
+        task, session = source.entity_values("task", "ses")
         in_session = self.session.removeprefix("ses-") in ("", "all", session)
         in_task = self.task in ("", task)
         return in_task and in_session and self.select in source.path.name
@@ -109,7 +109,7 @@ class FCRequest(ImagingRequest):
 @limits(drop=at_least(0))
 @dataclass(frozen=True)
 class PreprocessRequest(ImagingRequest):
-    """What `fcforge.imaging.raw.pipeline.preprocess_folder` is asked for."""
+    """Options of `fcforge preprocess`, for `fcforge.imaging.raw.pipeline.preprocess_folder`."""
 
     drop: int = option(
         5, "First volumes to leave out, while the magnetisation settles."

@@ -43,8 +43,8 @@ def write_table(path: Path, table: pd.DataFrame, index: str = "") -> None:
 
 def base_name(source: Source) -> str:
     """Return ``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z`` of the known entities, in BIDS order."""
-    named = {**source.entities, "sub": bids_label(source.subject)}
-    return "_".join(f"{key}-{named[key]}" for key in ENTITIES if named.get(key))
+    values = {**source.entities, "sub": bids_label(source.subject)}
+    return "_".join(f"{key}-{values[key]}" for key in ENTITIES if values.get(key))
 
 
 def subject_folder(out: Path, source: Source) -> Path:
@@ -57,8 +57,8 @@ def subject_folder(out: Path, source: Source) -> Path:
 def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
     """Return the path of a subject's FC file, named by the entities that all its runs share."""
     source = sources[0]
-    for other in sources:
-        shared = source.entities.items() & other.entities.items()
+    for run in sources:
+        shared = source.entities.items() & run.entities.items()
         source = replace(source, entities=dict(shared))
     name = f"{base_name(source)}_atlas-{atlas.name}_stat-pearsoncorrelation_relmat.tsv"
     return subject_folder(out, source) / name
@@ -76,15 +76,19 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
         name = f"{base_name(run.source)}_atlas-{atlas.name}_stat-mean_timeseries.tsv"
         series = subject_folder(out, run.source) / name
         write_table(series, pd.DataFrame(run.series, columns=atlas.roi_names))
-        about = {"Source": run.source.path, "RepetitionTime": run.tr, **run.report}
+        description = {
+            "Source": run.source.path,
+            "RepetitionTime": run.tr,
+            **run.report,
+        }
         if run.coverage is not None:
-            about["Coverage"] = run.coverage.tolist()
-        write_json(sidecar_of(series), {"Description": DESCRIPTION, **about})
+            description["Coverage"] = run.coverage.tolist()
+        write_json(sidecar_of(series), {"Description": DESCRIPTION, **description})
     path = relmat_path(out, [run.source for run in result.runs], atlas)
     rois = atlas.roi_names
     write_table(path, pd.DataFrame(result.fc, index=rois, columns=rois), "Node")
-    made = {"Software": software(), "Fingerprint": key}
-    write_json(sidecar_of(path), {**_about(result, atlas), **made})
+    provenance = {"Software": software(), "Fingerprint": key}
+    write_json(sidecar_of(path), {**_about(result, atlas), **provenance})
     return path
 
 
@@ -112,10 +116,10 @@ def write_description(
     out: Path, source: Path, name: str, made_by: str = "fcforge"
 ) -> None:
     """Write dataset_description.json of a derivative of `source`."""
-    about = {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative"}
-    made = {"GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}]}
+    dataset = {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative"}
+    tool = {"GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}]}
     sources = {"SourceDatasets": [{"URL": str(source)}]}
-    write_json(out / "dataset_description.json", {**about, **made, **sources})
+    write_json(out / "dataset_description.json", {**dataset, **tool, **sources})
 
 
 def write_failed(out: Path, failed: Sequence[tuple[str, str]]) -> None:
@@ -149,10 +153,10 @@ def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Any) -> str:
     """Return the hash of the settings, the atlas and the input files' names, sizes and times."""
     files = []
     for source in sources:
-        side = sidecar_of(source.path)
-        files += [source.path, source.motion, source.mask, side]
-    about = [__version__, atlas.sha256, atlas.roi_names, settings]
-    return fingerprint_of([path for path in files if path], about)
+        sidecar = sidecar_of(source.path)
+        files += [source.path, source.motion, source.mask, sidecar]
+    content = [__version__, atlas.sha256, atlas.roi_names, settings]
+    return fingerprint_of([path for path in files if path], content)
 
 
 def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:

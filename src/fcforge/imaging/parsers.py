@@ -73,10 +73,10 @@ def delimiter_of(line: str) -> str | None:
     >>> delimiter_of("0.5,1"), delimiter_of("0,5;1,2"), delimiter_of("0,5 1,2")
     (',', ';', None)
     """
-    found = next((d for d in "\t;," if d in line), None)
+    delimiter = next((d for d in "\t;," if d in line), None)
     cells = line.split()
     decimal_commas = len(cells) > 1 and all(map(_DECIMAL_COMMA.fullmatch, cells))
-    return None if found == "," and decimal_commas else found
+    return None if delimiter == "," and decimal_commas else delimiter
 
 
 def declared_delimiter(lines: list[str]) -> tuple[str | None, list[str]]:
@@ -221,8 +221,10 @@ def parse_table(text: str) -> list[dict[str, str]]:
         raise DataError("is empty.", do="It needs a header and rows.")
     for name, times in Counter(filter(None, header)).items():
         if times > 1:
-            what = f"has {times} columns named '{name}'."
-            raise DataError(what, do="Which one counts? Rename or remove the others.")
+            problem = f"has {times} columns named '{name}'."
+            raise DataError(
+                problem, do="Which one counts? Rename or remove the others."
+            )
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
         if len(row) != len(header):
             raise DataError(
@@ -266,7 +268,9 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
         inner = _elements(_inflate(data, take)) if packed else [(kind, data)]
         for name, value in map(_variable, inner):
             if isinstance(value, dict):
-                variables |= {f"{name}.{field}": own for field, own in value.items()}
+                variables |= {
+                    f"{name}.{field}": arrays for field, arrays in value.items()
+                }
             elif isinstance(value, np.ndarray):
                 variables[name] = value
     return variables
@@ -282,7 +286,7 @@ def _inflate(packed: bytes, take: Take) -> bytes:
     take(size)
     out = tag + stream.decompress(stream.unconsumed_tail, size + 1)
     if not stream.eof:
-        raise ValueError("compressed variable is not as long as it says")
+        raise ValueError("a compressed variable differs from its stated length")
     return out
 
 
@@ -308,8 +312,8 @@ def _variable(element: Element) -> tuple[str, Any]:
     if element[0] != MATRIX:
         return "", None
     flags, shape, name, *parts = _elements(element[1])
-    about = int(_numbers(flags)[0])
-    kind = -1 if about & COMPLEX_FLAG else about & 0xFF
+    flag_bits = int(_numbers(flags)[0])
+    kind = -1 if flag_bits & COMPLEX_FLAG else flag_bits & 0xFF
     value: Any = None
     if kind == CELL:
         texts = [_variable(part)[1] for part in parts]
@@ -337,11 +341,11 @@ def _fields(width: Element, names: Element, *cells: Element) -> dict[str, list[A
     padded = [names[1][start : start + step] for start in range(0, len(names[1]), step)]
     fields = [name.rstrip(bytes(1)).decode() for name in padded]
     values = [_variable(cell)[1] for cell in cells]
-    found = {}
+    arrays = {}
     for k, field in enumerate(fields):
-        own = values[k :: len(fields)]
-        found[field] = [value for value in own if isinstance(value, np.ndarray)]
-    return found
+        column = values[k :: len(fields)]
+        arrays[field] = [value for value in column if isinstance(value, np.ndarray)]
+    return arrays
 
 
 def _numbers(element: Element) -> np.ndarray:

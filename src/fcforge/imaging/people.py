@@ -1,7 +1,7 @@
-"""Who was scanned: the table beside the data, the walk over subjects, and the group's own table.
+"""Participants: the table beside the data, the walk over subjects, and the table of the output.
 
-One scan is in memory at a time, and what is done is not done again. One subject's trouble is one
-line; the others finish; the caller learns how many failed.
+One scan is in memory at a time, and finished subjects are skipped. A subject that fails is reported
+in one line and the others finish; `Outcome` holds the number of failures.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ T = TypeVar("T")
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 Row = Mapping[str, Any]
 People = Mapping[str, Row]  # by subject, without ``sub-``
-# Columns of participants.tsv that sidecars of FC files say.
+# Columns of participants.tsv and the keys of the FC sidecars that fill them.
 FROM_SIDECAR = {
     "mean_fd": "MeanFD",
     "n_volumes": "Volumes",
@@ -29,8 +29,9 @@ FROM_SIDECAR = {
     "tr": "RepetitionTime",
     "n_empty_rois": "EmptyROIs",
 }
-# What numpy, scipy, nilearn and the disk may throw at one subject's odd data: that subject fails
-# with the type named, the others go on. Anything else is a bug of ours and stops the program.
+# Exceptions that numpy, scipy, nilearn and the disk raise for one subject's damaged data: that
+# subject fails with the type named, the others go on. Any other exception is a bug and stops the
+# program.
 SURPRISES = (
     ValueError,
     OSError,
@@ -73,8 +74,8 @@ def read_people(path: Path) -> People:
         for row in table:
             subject = whole(row[key].removeprefix("sub-"))
             if subject in rows:
-                what = f"lists '{subject}' twice."
-                raise DataError(what, do="Give everybody one row.")
+                message = f"lists '{subject}' twice."
+                raise DataError(message, do="Give everybody one row.")
             rows[subject] = {name: cell or "n/a" for name, cell in row.items()}
     return rows
 
@@ -109,7 +110,7 @@ def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> Data
 
 
 class Outcome(NamedTuple):
-    """What a walk over subjects came to.
+    """Outcome of a walk over subjects.
 
     Attributes
     ----------
@@ -127,14 +128,22 @@ class Outcome(NamedTuple):
         """Exit code: 0 all subjects done, 1 some failed, 2 all of them failed."""
         return 0 if not self.failed else 1 if self.made or self.kept else 2
 
-    def tell(self, out: Path, what: str) -> None:
-        """Print which subjects failed and why, and how many are done."""
+    def print_summary(self, out: Path, state: str) -> None:
+        """Print which subjects failed and why, and how many are done.
+
+        Parameters
+        ----------
+        out : Path
+            Output folder, for the message.
+        state : str
+            End of "n of m subjects ...", such as "have FC".
+        """
         for line in by_reason(self.failed):
             say(f"failed: {line}")
         made = len(self.made)
         kept = len(self.kept)
-        done = f"{made + kept} of {made + kept + len(self.failed)} subjects {what}"
-        say(f"{done} in {out} ({made} made now, {kept} from before)")
+        count = f"{made + kept} of {made + kept + len(self.failed)} subjects {state}"
+        say(f"{count} in {out} ({made} made now, {kept} from before)")
 
 
 def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
@@ -145,10 +154,12 @@ def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
     >>> by_reason([("sub-1", "no scan."), ("sub-2", "no TR."), ("sub-3", "no scan.")])
     ['sub-1, sub-3: no scan.', 'sub-2: no TR.']
     """
-    who: dict[str, list[str]] = {}
-    for subject, why in failed:
-        who.setdefault(why, []).append(subject)
-    return [f"{some(subjects)}: {why}" for why, subjects in who.items()]
+    subjects_by_reason: dict[str, list[str]] = {}
+    for subject, reason in failed:
+        subjects_by_reason.setdefault(reason, []).append(subject)
+    return [
+        f"{some(subjects)}: {reason}" for reason, subjects in subjects_by_reason.items()
+    ]
 
 
 def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
@@ -167,10 +178,10 @@ def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
         try:
             (made if make(subject) else kept).append(subject)
         except (FCForgeError, *SURPRISES) as error:
-            why = " ".join(str(error).split())
+            reason = " ".join(str(error).split())
             if not isinstance(error, FCForgeError):
-                why = f"{type(error).__name__}: {why[:200]}"
-            failed.append((f"sub-{subject}", why))
+                reason = f"{type(error).__name__}: {reason[:200]}"
+            failed.append((f"sub-{subject}", reason))
     return Outcome(tuple(made), tuple(kept), tuple(failed))
 
 
@@ -193,24 +204,24 @@ def participant_table(
         Subjects whose FC has no sidecar are not finished and left out.
     people : mapping of subject to row
     """
-    import pandas as pd  # not for whoever reads a table
+    import pandas as pd  # slow to import, and not needed to read a table
 
     rows = []
     for subject, path in files.items():
-        if side := read_json(sidecar_of(path)):
+        if sidecar := read_json(sidecar_of(path)):
             file = path.relative_to(out)
             row = {"participant_id": file.parts[0], "original_id": subject}
             for column, cell in people.get(subject, {}).items():
                 if column.lower() not in {*ID_COLUMNS, "file"}:
                     row[column.lower()] = cell
             for column, key in FROM_SIDECAR.items():
-                if side[key] is not None:
-                    row[column] = _said(side[key])
+                if sidecar[key] is not None:
+                    row[column] = _cell_text(sidecar[key])
             rows.append({**row, "file": str(file)})
     return pd.DataFrame(rows, dtype=str).fillna("n/a")
 
 
-def _said(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if isinstance(value, list):
         return str(len(value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Read 4D NIfTI scans: header checks that say what is wrong, voxels in bounded memory."""
+"""Read 4D NIfTI scans: check the header and load the voxels in bounded memory."""
 
 import math
 import zlib
@@ -28,7 +28,7 @@ class ScanHeader(NamedTuple):
     tr : float or None
         Repetition time in the header, seconds; None where the header has none.
     scanner_space : bool
-        The header says that the affine leads to the scanner's own coordinates.
+        Whether the affine leads to the scanner's coordinates, by the codes of the header.
     """
 
     path: Path
@@ -80,9 +80,9 @@ def open_scan(path: Path) -> ScanHeader:
 
 
 def repetition_time(
-    scan: ScanHeader, said: float | None, override: float | None
+    scan: ScanHeader, sidecar_tr: float | None, override: float | None
 ) -> float | None:
-    """Return TR in seconds from the user, the sidecar (`said`) and the header, which must agree.
+    """Return TR in seconds from the user, the sidecar (`sidecar_tr`) and the header, which must agree.
 
     Raises
     ------
@@ -91,12 +91,12 @@ def repetition_time(
     """
     if override is not None:
         return override
-    if said and scan.tr and abs(said - scan.tr) > TR_TOLERANCE_S:
+    if sidecar_tr and scan.tr and abs(sidecar_tr - scan.tr) > TR_TOLERANCE_S:
         raise DataError(
-            f"mixed TRs: the header says {scan.tr:g} s, the sidecar {said:g} s.",
+            f"mixed TRs: the header says {scan.tr:g} s, the sidecar {sidecar_tr:g} s.",
             do="Correct the file, or pass the true one: --tr SECONDS.",
         )
-    return said or scan.tr
+    return sidecar_tr or scan.tr
 
 
 def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
@@ -187,8 +187,8 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
         affine, scan.affine, atol=1e-3
     ):
         grids = f"({labels.shape} and {scan.shape[:3]})"
-        what = f"mask {path.name} and scan are on different grids {grids}."
-        raise DataError(f"wrong affine: {what}")
+        message = f"mask {path.name} and scan are on different grids {grids}."
+        raise DataError(f"wrong affine: {message}")
     return labels > 0
 
 
@@ -202,9 +202,9 @@ def read_volume(path: Any) -> np.ndarray:
         raise _damaged(path, "truncated or damaged", error) from None
 
 
-def _damaged(path: Path, what: str, error: Exception) -> DataError:
+def _damaged(path: Path, damage: str, error: Exception) -> DataError:
     return DataError(
-        f"{what} ({type(error).__name__}).",
+        f"{damage} ({type(error).__name__}).",
         where=path,
         do="Copy or compress the file again.",
     )

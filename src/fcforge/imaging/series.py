@@ -57,20 +57,20 @@ def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
         A column count that is not the atlas'. Never a guess, never a dropped column.
     """
     values, names = series
-    roi = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
-    roi |= {str(code): i for i, code in enumerate(atlas.codes)}
-    place = [roi.get(name.lower(), -1) for name in names]
+    column_of = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
+    column_of |= {str(code): i for i, code in enumerate(atlas.codes)}
+    columns = [column_of.get(name.lower(), -1) for name in names]
     # A file with a column outside the atlas is another atlas, not ours with extras.
-    if place and -1 not in place and len(set(place)) == len(place):
+    if columns and -1 not in columns and len(set(columns)) == len(columns):
         out = np.full((len(values), atlas.n_rois), np.nan)
-        out[:, place] = values
+        out[:, columns] = values
         return out
     n = values.shape[1]
     if n != atlas.n_rois:
         aal = atlas.name == "AAL116" and n in AAL_VERSIONS
-        known = f" ({n} is {AAL_VERSIONS[n]})" if aal else ""
+        version = f" ({n} is {AAL_VERSIONS[n]})" if aal else ""
         raise DataError(
-            f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{known}.",
+            f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{version}.",
             do="Name the right --atlas, or choose columns: --columns 1-116.",
         )
     return values
@@ -109,13 +109,13 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
     names : sequence of str, optional
         ROI names for the error; their numbers, counted from 1, without.
     """
-    bad = ~np.isfinite(series)
-    holes = np.flatnonzero(bad.any(axis=0) & ~bad.all(axis=0))
-    if holes.size:
+    missing = ~np.isfinite(series)
+    affected = np.flatnonzero(missing.any(axis=0) & ~missing.all(axis=0))
+    if affected.size:
         n_rois = series.shape[1]
-        known = names if len(names) == n_rois else range(1, n_rois + 1)
-        shown = some((known[i] for i in holes), 3)
-        volumes = int(bad[:, holes].any(axis=1).sum())
+        labels = names if len(names) == n_rois else range(1, n_rois + 1)
+        shown = some((labels[i] for i in affected), 3)
+        volumes = int(missing[:, affected].any(axis=1).sum())
         raise DataError(
             f"ROI {shown}: NaN or infinite in {volumes} of {len(series)} volumes.",
             do="Leave out censored volumes; an ROI without signal is missing in all of them.",

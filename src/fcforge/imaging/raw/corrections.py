@@ -91,13 +91,13 @@ def plan_route(route: str = "auto") -> dict[str, str]:
         return plan
     # SPM12 is the standalone, which needs the MATLAB runtime only
     paper = dict(zip(STEPS, ("slicetimer", "mcflirt", "topup", "spm12"), strict=True))
-    there = {step: name for step, name in paper.items() if shutil.which(name)}
-    if route == "fsl" and not there.keys() >= set(STEPS[:3]):
+    installed = {step: name for step, name in paper.items() if shutil.which(name)}
+    if route == "fsl" and not installed.keys() >= set(STEPS[:3]):
         raise DataError(
             "FSL's slicetimer, mcflirt and topup are not all installed.",
             do="Source FSL's set-up, or use --route pip.",
         )
-    return plan | there
+    return plan | installed
 
 
 # Split at blanks before paths are put in, so that a path may have blanks of its own.
@@ -158,8 +158,8 @@ def acquisition_parameters(directions: list[str], readout: float) -> str:
     lines = []
     for direction in directions:
         if direction not in VECTORS:
-            what = f"PhaseEncodingDirection '{direction}'."
-            raise DataError(what, do=f"It is one of {', '.join(VECTORS)}.")
+            message = f"PhaseEncodingDirection '{direction}'."
+            raise DataError(message, do=f"It is one of {', '.join(VECTORS)}.")
         lines.append(f"{VECTORS[direction]} {readout:.6f}\n")
     return "".join(lines)
 

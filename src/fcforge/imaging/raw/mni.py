@@ -52,8 +52,10 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
     image = nib.Nifti1Image(np.asarray(mean, dtype=np.float32), affine)
     mask = compute_epi_mask(image, opening=1, exclude_zeros=False)
     moving = to_ants(np.where(np.asarray(mask.dataobj) > 0, mean, 0.0), affine)
-    found = ants.registration(fixed, moving, type_of_transform="Affine", random_seed=1)
-    matrix = affine_of_transform(found["fwdtransforms"][0])
+    registration = ants.registration(
+        fixed, moving, type_of_transform="Affine", random_seed=1
+    )
+    matrix = affine_of_transform(registration["fwdtransforms"][0])
     stretch = np.linalg.svd(matrix[:3, :3])[1]
     if stretch.min() < 0.5 or stretch.max() > 2.0:
         raise DataError(
@@ -125,12 +127,12 @@ def mni_tissues() -> Tissues:
     )
     brain = template.get_fdata() > 0
     inner = binary_erosion(brain, iterations=6)
-    found = []
+    masks = []
     for mask in (brain, binary_erosion(pure_white), inner & ~grey & ~white):
         image = nib.Nifti1Image(mask.astype(np.uint8), template.affine)
         moved = resample_img(image, AFFINE, SHAPE, interpolation="nearest")
-        found.append(moved.get_fdata() > 0)
-    return Tissues(*found)
+        masks.append(moved.get_fdata() > 0)
+    return Tissues(*masks)
 
 
 def confounds_table(

@@ -140,13 +140,13 @@ class _Target:
 
     def align_all(self, data: np.ndarray, start: list[np.ndarray]) -> list[np.ndarray]:
         """Align all volumes; each starts from the transform of the previous one where that fits better."""
-        found: list[np.ndarray] = []
+        transforms: list[np.ndarray] = []
         for t in range(data.shape[3]):
             begin = start[t]
-            if found and np.allclose(begin, np.eye(4)):
-                begin = found[-1]
-            found.append(self.align(data[..., t], begin))
-        return found
+            if transforms and np.allclose(begin, np.eye(4)):
+                begin = transforms[-1]
+            transforms.append(self.align(data[..., t], begin))
+        return transforms
 
     def align(self, volume: np.ndarray, start: np.ndarray) -> np.ndarray:
         """Transform of one volume."""

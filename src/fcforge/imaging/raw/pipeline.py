@@ -66,8 +66,8 @@ def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
     runs = find_raw(request.source)
     table = people.find_table(request.source)
     listed = people.read_people(table) if table else {}
-    found = (run.source.subject for run in runs)
-    subjects = people.wanted(request.participant_label, listed, found)
+    scanned = (run.source.subject for run in runs)
+    subjects = people.wanted(request.participant_label, listed, scanned)
     # Laid out as fMRIPrep's, so that tools for fMRIPrep's output read it.
     layout = "fcforge preprocess (fMRIPrep layout)"
     outputs.write_description(out, request.source, "fcforge preprocess", layout)
@@ -75,15 +75,15 @@ def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
         shutil.copyfile(table, out / table.name)
 
     def make(subject: str) -> bool:
-        own = [run for run in runs if run.source.subject == subject]
-        if not own:
+        subject_runs = [run for run in runs if run.source.subject == subject]
+        if not subject_runs:
             raise DataError("is listed, but there is no scan of it.")
-        made = [_preprocess(run, request, pages) for run in own]
+        made = [_preprocess(run, request, pages) for run in subject_runs]
         return any(made)
 
     outcome = people.walk(subjects, make)
     outputs.write_failed(out, outcome.failed)
-    outcome.tell(out, "are preprocessed")
+    outcome.print_summary(out, "are preprocessed")
     return outcome
 
 
@@ -121,7 +121,7 @@ def _preprocess(run: RawRun, request: Request, pages: ModuleType) -> bool:
 
 @dataclass
 class _Way:
-    """A scan on its way to MNI space; every step changes `data` and says what it did."""
+    """A scan on its way to MNI space; every step changes `data` and records what it did in `done`."""
 
     run: RawRun
     request: Request
@@ -227,8 +227,8 @@ class _Way:
         path = output_path(self.request.out, self.run)
         fd = self.write(scan, path)["framewise_displacement"].to_numpy()
         done: dict[str, Any] = dict.fromkeys(corrections.STEPS, "not done")
-        for what, how in self.done.items():
-            done[what] = {"Tool": self.plan[what], **how}
+        for step_name, details in self.done.items():
+            done[step_name] = {"Tool": self.plan[step_name], **details}
         name = outputs.base_name(self.run.source)
         if "slice_timing" not in self.done:
             say(f"{name}: no SliceTiming in its sidecar, slice timing skipped")
@@ -289,8 +289,9 @@ def _describe(path: Path, root: Path) -> RawRun:
         slice_timing = tuple(float(t) for t in info.get("SliceTiming", ()))
         readout = float(info.get("TotalReadoutTime", 0.05))
     except (TypeError, ValueError) as error:
-        what = "RepetitionTime, SliceTiming or TotalReadoutTime is not a number"
-        raise DataError(f"its sidecar's {what} ({error}).", where=path) from None
+        keys = "RepetitionTime, SliceTiming or TotalReadoutTime"
+        message = f"a value of {keys} in the sidecar is not a number ({error})."
+        raise DataError(message, where=path) from None
     reverse = _reverse_of(path, phase) if phase else None
     source = Source(path, "scan", "raw", named)
     return RawRun(source, tr, slice_timing, phase, readout, reverse)
