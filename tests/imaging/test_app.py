@@ -194,6 +194,27 @@ def test_trees_of_other_tools_to_sites_without_editing(
     np.testing.assert_allclose(cohort.fc[3], expected, atol=1e-5)
 
 
+def test_options_without_effect_are_refused(tmp_path: Path, aal, lines):
+    xcpd_tree(tmp_path / "in", list(aal.roi_names), n=2)
+    ask = {
+        "source": tmp_path / "in",
+        "out": tmp_path / "out",
+        "report": False,
+        "say": lines.append,
+    }
+    assert fc_command(**ask, denoise="scrubbing", high_pass=0.02) == 2
+    assert (
+        "--denoise, --high-pass have no effect on the series found (layout xcpd)"
+        in lines[-1]
+    )
+    assert fc_command(**ask, min_coverage=0.3) == 2
+    assert "--min-coverage has no effect" in lines[-1]
+    assert not (tmp_path / "out").exists()
+    # options that state what is done anyway are accepted, and the default is explained
+    assert fc_command(**ask, denoise="none", high_pass=0, low_pass=0) == 0, lines
+    assert any("fcforge removes no confounds and does not filter" in s for s in lines)
+
+
 def test_a_series_of_another_atlas_by_its_tools_name(tmp_path: Path, aal, lines):
     xcpd_tree(tmp_path / "in", list(aal.roi_names), n=2)
     common = {"source": tmp_path / "in", "report": False, "say": lines.append}
@@ -301,10 +322,17 @@ def test_the_same_command_again_makes_nothing_and_a_new_setting_everything(
     ).unlink()  # stopped half-way
     assert fc_command(**ask) == 0
     assert "(1 made now, 1 from before)" in lines[-1]
-    assert fc_command(**{**ask, "low_pass": 0.08}) == 0
+    before = {p: p.read_bytes() for p in (tmp_path / "out").rglob("*.*")}
+    assert fc_command(**{**ask, "low_pass": 0.08}) == 2
+    assert "OUT holds FC of 2 subjects (sub-01, sub-02)" in lines[-1]
+    assert "--overwrite" in lines[-1]
+    assert {p: p.read_bytes() for p in (tmp_path / "out").rglob("*.*")} == before
+    other = {**ask, "out": tmp_path / "other", "low_pass": 0.08}
+    assert fc_command(**other) == 0
+    assert fc_command(**{**ask, "low_pass": 0.08}, overwrite=True) == 0
     assert "(2 made now, 0 from before)" in lines[-1]
-    # what was made with other settings does not stand for who fails now
-    assert fc_command(**{**ask, "min_dof": 500}) == 2
+    # FC made with other settings does not count for a subject that fails now
+    assert fc_command(**{**ask, "min_dof": 500}, overwrite=True) == 2
     assert fc_command(participant_label=["01"], **ask) == 0
     people = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")
     assert list(people["participant_id"]) == ["sub-01"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fcforge.core.console import say
-from fcforge.core.errors import DataError
+from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.files import write_text
 from fcforge.core.formatting import counted, some
 from fcforge.imaging import layouts, outputs, people, series
@@ -62,14 +62,43 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
                 f"subjects '{first}' and '{second}' would both be sub-{label}.",
                 do="Rename one of them.",
             )
+    _explain_denoising(request, sources)
     atlas = _resolve_atlas(request, sources)
+    maker = _Maker(request, atlas, runs, pages)
+    if not request.overwrite:
+        maker.refuse_overwriting(subjects)
     name = "fcforge functional connectivity"
     outputs.write_description(request.out, request.source, name)
-    maker = _Maker(request, atlas, runs, pages)
     outcome = people.walk(subjects, maker.make)
     maker.finish(rows, outcome)
     outcome.print_summary(request.out, "have FC")
     return outcome
+
+
+def _explain_denoising(request: FCRequest, sources: Sequence[Source]) -> None:
+    """Print that the tool before has denoised, and refuse options that would have no effect.
+
+    Raises
+    ------
+    ConfigError
+        An option for denoising with runs that are denoised already, ``--min-coverage`` with
+        series, or ``--columns`` with scans.
+    """
+    kinds = " and ".join(sorted({f"{source.kind}s" for source in sources}))
+    kinds = kinds.replace("seriess", "series")
+    tool = sources[0].tool
+    if unused := request.unused_options(sources):
+        verb = "has" if len(unused) == 1 else "have"
+        raise ConfigError(
+            f"{', '.join(unused)} {verb} no effect on the {kinds} found (layout {tool}).",
+            where=request.source,
+            do="Leave the option out, or choose other files with --layout.",
+        )
+    if all(source.denoised for source in sources):
+        say(
+            f"the {kinds} are used as they are (layout {tool}): fcforge removes no confounds and "
+            "does not filter them"
+        )
 
 
 def _people_of(request: FCRequest, runs: Mapping[str, list[Source]]) -> People:
@@ -106,6 +135,29 @@ class _Maker:
     def path(self, subject: str) -> Path:
         return outputs.relmat_path(self.request.out, self.sources[subject], self.atlas)
 
+    def fingerprint(self, subject: str) -> str:
+        """Return the hash of all inputs and settings of one subject."""
+        request = self.request
+        runs = self.sources[subject]
+        settings = [request.tr, request.denoising, request.settings_of(runs)]
+        return outputs.fingerprint(runs, self.atlas, settings)
+
+    def refuse_overwriting(self, subjects: Sequence[str]) -> None:
+        """Raise `DataError` if OUT holds finished FC of a subject that this call would replace."""
+        replaced = [
+            f"sub-{outputs.bids_label(subject)}"
+            for subject in subjects
+            if subject in self.sources
+            and outputs.is_other(self.path(subject), self.fingerprint(subject))
+        ]
+        if replaced:
+            raise DataError(
+                f"OUT holds FC of {counted(len(replaced), 'subject')} ({some(replaced)}) that was "
+                "made from other files, with other settings or by another version of fcforge.",
+                where=self.request.out,
+                do="Choose another OUT, or pass --overwrite to replace it.",
+            )
+
     def make(self, subject: str) -> bool:
         """Make one subject's files; False when they were there already."""
         runs = self.sources.get(subject)
@@ -113,11 +165,11 @@ class _Maker:
             raise DataError("is listed, but there is no scan and no time series of it.")
         path = self.path(subject)
         request = self.request
-        settings = [request.tr, request.denoising, request.settings_of(runs)]
-        key = outputs.fingerprint(runs, self.atlas, settings)
+        key = self.fingerprint(subject)
         if outputs.is_done(path, key):
             return False
-        layouts.sidecar_of(path).unlink(missing_ok=True)  # what is there is of the past
+        # Without its sidecar a subject counts as unfinished until the new files are written.
+        layouts.sidecar_of(path).unlink(missing_ok=True)
         _one_scan_per_run(runs, request.session)
         result = subject_fc(runs, self.atlas, request)
         self.remarks.extend((f"sub-{subject}", warning) for warning in result.warnings)

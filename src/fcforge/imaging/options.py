@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from fcforge.imaging.layouts import Source
 
 
+# Options that act only where fcforge denoises.
+DENOISING = ("denoise", "high_pass", "low_pass", "fd_threshold")
+
+
 @limits(tr=above(0))
 @dataclass(frozen=True)
 class ImagingRequest(Request):
@@ -79,6 +83,10 @@ class FCRequest(ImagingRequest):
     min_dof: int = option(
         15, "Degrees of freedom that denoising must leave; below it the subject fails."
     )
+    overwrite: bool = option(
+        False,
+        "Replace FC in OUT that was made from other files or with other settings.",
+    )
 
     @cached_property
     def denoising(self) -> "Denoise":
@@ -97,6 +105,23 @@ class FCRequest(ImagingRequest):
         if not all(run.denoised for run in runs):
             names.append("min_dof")
         return {name: getattr(self, name) for name in names}
+
+    def unused_options(self, runs: "Sequence[Source]") -> list[str]:
+        """Return the given options that have no effect on these runs, as typed: ``--denoise``.
+
+        Options that only state what is done anyway (``--denoise none``, ``--high-pass 0``) are
+        not listed.
+        """
+        used = {*self.settings_of(runs)}
+        if not all(run.denoised for run in runs):
+            used.update(DENOISING)
+        given = self.given()
+        names = (*DENOISING, "min_dof", "min_coverage", "columns")
+        return [
+            f"--{name.replace('_', '-')}"
+            for name in names
+            if name not in used and given.get(name) not in (None, "none", 0)
+        ]
 
     def takes(self, source: "Source") -> bool:
         """Return whether a file is wanted; an empty string accepts any."""

@@ -175,6 +175,18 @@ def is_done(path: Path, key: str) -> bool:
         return False
 
 
+def is_other(path: Path, key: str) -> bool:
+    """Return whether a finished file at `path` has another fingerprint than `key`.
+
+    A file whose sidecar is missing or damaged is unfinished and may be replaced.
+    """
+    try:
+        stored = read_json(sidecar_of(path)).get("Fingerprint")
+    except DataError:
+        return False
+    return path.exists() and stored not in (None, key)
+
+
 @lru_cache(maxsize=1)
 def software() -> dict[str, str]:
     """Return the versions of the software in use."""
