@@ -11,7 +11,7 @@ SRC, TESTS = ROOT / "src", ROOT / "tests"
 SPANNING = {  # test files of no single module, and why
     "estimator/test_explaining.py": "edges that moved a decision, and their stability",
     "cli/test_imaging.py": "fc and preprocess as they are typed",
-    "consortium/cli/test_round.py": "a round as hospitals and keepers type it",
+    "consortium/cli/test_round.py": "a round as hospitals and aggregators type it",
     "consortium/aggregation/test_round_files.py": "a round from shares to its sum, in files",
     "consortium/test_public_starts.py": "starts by name, from fetching to the file",
     "consortium/test_no_subject_inside.py": "bytes of a chain of every method",

@@ -4,10 +4,10 @@ usage: python paper/benchmarks/many_hospitals.py rounds [--hospitals 10000] [--r
        python paper/benchmarks/many_hospitals.py rois [--people 100]
        python paper/benchmarks/many_hospitals.py worth
 
-`rounds` plays rounds of two keepers with the product's own functions around a real start (ABIDE's
-smaller sites, 116 ROIs): every hospital signs and encrypts, every keeper checks, adds and signs,
+`rounds` plays rounds of two aggregators with the product's own functions around a real start (ABIDE's
+smaller sites, 116 ROIs): every hospital signs and encrypts, every aggregator checks, adds and signs,
 all halves are merged, written, opened with every signature checked, and the head is solved. Numbers
-of hospitals are made up; what they cost is not. `rois` measures one hospital's step and a keeper's
+of hospitals are made up; what they cost is not. `rois` measures one hospital's step and an aggregator's
 round at 116 and 400 ROIs on simulated people. Seconds are of the processor.
 
 `worth` asks what 10,000 hospitals would add. An earlier simulation drew hospitals from the start's
@@ -70,7 +70,7 @@ from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.policy import Policy
 from fcforge_consortium.records.trust import Trust
 
-KEEPERS = ("Ministry", "University")
+AGGREGATORS = ("Ministry", "University")
 PEOPLE = 35  # of a hospital; 17 of them are the 590 who learn in the real partitions
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
 CROWDS = (17, 100, 1_000, 10_000)
@@ -92,41 +92,41 @@ def timed(work: Callable[..., Any], *given: Any, **more: Any) -> tuple[Any, floa
 
 # -- what rounds cost ------------------------------------------------------------------------------
 class Consortium:
-    """A start with two keepers, and hospitals that give to its rounds."""
+    """A start with two aggregators, and hospitals that give to its rounds."""
 
     def __init__(self, people: Cohort, folder: Path) -> None:
-        self.keys = {name: Ed25519PrivateKey.generate() for name in KEEPERS}
+        self.keys = {name: Ed25519PrivateKey.generate() for name in AGGREGATORS}
         cards = tuple(card_of(name, key) for name, key in self.keys.items())
         key = Ed25519PrivateKey.generate()
-        self.start = make_base_model(people, policy=Policy(keepers=cards), key=key)
+        self.start = make_base_model(people, policy=Policy(aggregators=cards), key=key)
         self.model = self.start.model
         self.noise = Noise(noise_units(1.0), self.model.grid, self.model.size)
         self.folder = folder
-        self.lists = {name: folder / f"{name}.rounds" for name in KEEPERS}
+        self.lists = {name: folder / f"{name}.rounds" for name in AGGREGATORS}
 
     def given(self, site: str, name: str, numbers: np.ndarray) -> dict[str, Path]:
-        """Share files of a hospital by keeper."""
+        """Share files of a hospital by aggregator."""
         who = {"site": site, "number": 1, "people": (), "round": name}
         receipt = LedgerEntry(**who, epsilon=1.0, delta=DELTA)
         key = Ed25519PrivateKey.generate()
         _, files = give(self.start, receipt, numbers, Spent(1.0, DELTA), key)
         places = {}
-        for keeper, data in files.items():
-            places[keeper] = self.folder / f"{site}.{keeper}.share"
-            places[keeper].write_bytes(data)
+        for aggregator, data in files.items():
+            places[aggregator] = self.folder / f"{site}.{aggregator}.share"
+            places[aggregator].write_bytes(data)
         return places
 
-    def kept(self, keeper: str, files: list[Path], out: Path) -> Aggregated:
-        """A keeper's half, published."""
+    def kept(self, aggregator: str, files: list[Path], out: Path) -> Aggregated:
+        """An aggregator's half, published."""
         shares = [read_share(file) for file in files]
-        with RoundList.open(self.lists[keeper]) as listed:
-            place = (self.start, shares, self.keys[keeper], self.noise)
+        with RoundList.open(self.lists[aggregator]) as listed:
+            place = (self.start, shares, self.keys[aggregator], self.noise)
             found = aggregate(*place, listed)
             listed.publish(found.line, {out: archive.pack(found.contents)})
         return found
 
     def round(self, name: str, sites: list[str]) -> tuple[list[Path], list[float]]:
-        """Both halves of a round; seconds of a hospital, a keeper, and bytes of a share."""
+        """Both halves of a round; seconds of a hospital, an aggregator, and bytes of a share."""
         rng = np.random.default_rng(len(name))
         numbers = rng.integers(-UNIT, UNIT, self.model.size)
         numbers[-1] = PEOPLE * COUNT
@@ -134,17 +134,17 @@ class Consortium:
             lambda: [self.given(site, name, numbers) for site in sites]
         )
         halves = []
-        keepers = 0.0
-        for keeper in KEEPERS:
-            out = self.folder / f"{name}.{keeper}.record"
-            mine = [one[keeper] for one in shares]
-            _, seconds = timed(self.kept, keeper, mine, out)
-            keepers += seconds
+        aggregators = 0.0
+        for aggregator in AGGREGATORS:
+            out = self.folder / f"{name}.{aggregator}.record"
+            mine = [one[aggregator] for one in shares]
+            _, seconds = timed(self.kept, aggregator, mine, out)
+            aggregators += seconds
             halves.append(out)
-        size = shares[0][KEEPERS[0]].stat().st_size
+        size = shares[0][AGGREGATORS[0]].stat().st_size
         for file in itertools.chain.from_iterable(one.values() for one in shares):
             file.unlink()
-        return halves, [hospitals / len(sites), keepers / 2, size]
+        return halves, [hospitals / len(sites), aggregators / 2, size]
 
 
 def rounds(args: Any) -> dict[str, Any]:
@@ -165,13 +165,13 @@ def rounds(args: Any) -> dict[str, Any]:
         whole = exchanges.save(joined, folder / "all.fcx")
         opened, opening = timed(exchanges.open_exchange, whole)
         _, solving = timed(opened.model.beta)
-        hospital, keeper, share = np.mean(found, axis=0).tolist()
+        hospital, aggregator, share = np.mean(found, axis=0).tolist()
         return {
             "hospitals": args.hospitals,
             "rounds": args.rounds,
             "numbers": world.model.size,
             "hospital_s": hospital,
-            "keeper_round_s": keeper,
+            "keeper_round_s": aggregator,
             "keeper_slowest_s": float(np.max(found, axis=0)[1]),
             "share_bytes": int(share),
             "half_bytes": files[-1].stat().st_size,
@@ -183,7 +183,7 @@ def rounds(args: Any) -> dict[str, Any]:
 
 
 def rois(args: Any) -> list[dict[str, Any]]:
-    """One hospital's step and a keeper's round of 100 at 116 and 400 ROIs."""
+    """One hospital's step and an aggregator's round of 100 at 116 and 400 ROIs."""
     rows = []
     for n_rois in (116, 400):
         scale = args.people / 184  # Sim-NYU's
@@ -195,7 +195,7 @@ def rois(args: Any) -> list[dict[str, Any]]:
             world, starting = timed(Consortium, public, folder)
             _, step = timed(stepped, world.start, hospital, folder)
             sites = [f"H{i:03d}" for i in range(IN_A_ROUND)]
-            _, (_, keeper, share) = world.round("round", sites)
+            _, (_, aggregator, share) = world.round("round", sites)
         rows.append(
             {
                 "rois": n_rois,
@@ -203,7 +203,7 @@ def rois(args: Any) -> list[dict[str, Any]]:
                 "start_s": starting,
                 "step_s": step,
                 "share_bytes": int(share),
-                "keeper_round_s": keeper,
+                "keeper_round_s": aggregator,
             }
         )
         print(rows[-1], flush=True)
@@ -218,7 +218,7 @@ def stepped(start: Exchange, people: Cohort, folder: Path) -> None:
     with Ledger.open(folder / "fcforge.private") as private:
         key = Ed25519PrivateKey.generate()
         done = learn(start.model, people, private, asked, key)
-        files = {folder / keeper: data for keeper, data in done.files.items()}
+        files = {folder / aggregator: data for aggregator, data in done.files.items()}
         private.publish(done.receipt, files)
 
 

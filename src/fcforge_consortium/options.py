@@ -213,7 +213,7 @@ class BaseModelRequest(Request):
     remove: str = option("", "Covariates to remove, e.g. mean_fd,age,sex.")
     dataset: str = option("folder", "Loader; see `fcforge list datasets`.")
     overrides: list[str] = option(
-        [], "E.g. start.axes=8, policy.max_epsilon=2.", flag="--set"
+        [], "E.g. base_model.axes=8, policy.max_epsilon=2.", flag="--set"
     )
     sign: Path | None = option(None, SIGN)
     aggregator: list[Path] = option(

@@ -34,7 +34,7 @@ def public_of(name: str) -> str:
 
 POLICY = Policy(
     disorder="autism",
-    keepers=tuple(card_of(n, key_of(n)) for n in ("University", "Ministry")),
+    aggregators=tuple(card_of(n, key_of(n)) for n in ("University", "Ministry")),
 )
 ARRAYS = save_arrays({"numbers": np.arange(18, dtype=np.int64)})
 START = {
@@ -85,7 +85,8 @@ CONTENT = {
         **BUDGET,
         "round": "R1",
         "shares": tuple(
-            records.GivenShare(keeper=n, sha256=SHA) for n in ("University", "Ministry")
+            records.GivenShare(aggregator=n, sha256=SHA)
+            for n in ("University", "Ministry")
         ),
         "commitment": SHA,
     },
@@ -103,7 +104,7 @@ CONTENT = {
         "variance": "12",
     },
     records.Withdrawal: {
-        "takes": (records.Withdrawn(kind="release", number=1, commitment=SHA),),
+        "takes": (records.Withdrawn(kind="contribution", number=1, commitment=SHA),),
         "gone": (),
     },
     records.Rotation: {"new_key": public_of("new"), "vouches": (), "proof": "0" * 128},

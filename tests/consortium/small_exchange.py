@@ -43,7 +43,7 @@ def sites() -> tuple[str, ...]:
 
 @cache
 def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
-    key = key_of("maker") if "keepers" in policy else None
+    key = key_of("maker") if "aggregators" in policy else None
     settings = asdict(SpaceSettings(axes=4))
     public = people().select_sites(sites()[:2])
     return make_base_model(public, remove, settings, Policy(**policy), key)

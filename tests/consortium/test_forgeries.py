@@ -2,7 +2,7 @@
 
 from itertools import islice
 
-import keeper_rounds
+import aggregator_rounds
 import numpy as np
 import pytest
 import small_exchange as small
@@ -24,14 +24,14 @@ from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.exchange import open_exchange
 
-KEEPERS = ("Ministry", "University")
+AGGREGATORS = ("Ministry", "University")
 TRIED = 300  # of each kind, spread over all of them
 
 
 def released():
     """Releases, a round with its halves, an audit, a new key and a withdrawal."""
-    cards = tuple(card_of(name, key_of(name)) for name in KEEPERS)
-    found = small.start(keepers=cards)
+    cards = tuple(card_of(name, key_of(name)) for name in AGGREGATORS)
+    found = small.start(aggregators=cards)
     gone, other, rotated, forger = small.sites()[2:6]
     shares = []
     for site in (gone, other, rotated, forger):
@@ -43,10 +43,10 @@ def released():
             private.lines.append(done.receipt)
             found = done.exchange
             shares += [done.files] if done.files else []
-    for keeper in KEEPERS:
-        mine = [keeper_rounds.parsed(one[keeper]) for one in shares]
+    for aggregator in AGGREGATORS:
+        mine = [aggregator_rounds.parsed(one[aggregator]) for one in shares]
         noise = Noise(noise_units(1.0), found.model.grid, found.model.size)
-        given = (found, mine, key_of(keeper), noise)
+        given = (found, mine, key_of(aggregator), noise)
         found = aggregate(*given, RoundList("nowhere")).exchange
     found = found.withdrawn(gone, key_of(gone))
     return found.rotated(rotated, key_of(rotated), key_of("new")), forger

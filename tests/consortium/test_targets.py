@@ -33,7 +33,7 @@ from real_runs import consortium
 WORDS = np.array(["HC", "SZ", "BP"])
 THREE = {"classes": list(WORDS)}
 AGE = {"target": "age", "limits": [5.0, 65.0]}
-KEEPERS = ("Ministry", "University")
+AGGREGATORS = ("Ministry", "University")
 
 
 @cache
@@ -72,7 +72,7 @@ def run(*asked):
 
 @pytest.fixture(scope="module", params=["three", "age"])
 def world(request, tmp_path_factory):
-    """A signed start with keepers, three hospitals' releases merged, and who is tested."""
+    """A signed start with aggregators, three hospitals' releases merged, and who is tested."""
     folder = tmp_path_factory.mktemp(request.param)
     three = request.param == "three"
     label = {} if three else {"label": None}
@@ -82,11 +82,11 @@ def world(request, tmp_path_factory):
     start = ["--data", write(folder / "public.npz", sites()[:2], **label)]
     for name, value in said.items():
         start += ["--set", f"dataset.{name}={json.dumps(value)}"]
-    for keeper in KEEPERS:
-        run("aggregators", "new", keeper, "--out", folder / keeper)
-        start += ["--aggregator", folder / f"{keeper}.keeper"]
+    for aggregator in AGGREGATORS:
+        run("aggregators", "new", aggregator, "--out", folder / aggregator)
+        start += ["--aggregator", folder / f"{aggregator}.card"]
     run("keys", "new", folder / "maker.key")
-    start += ["--exact", "--set", "start.axes=4", "--sign", folder / "maker.key"]
+    start += ["--exact", "--set", "base_model.axes=4", "--sign", folder / "maker.key"]
     run("base-model", *start, "--out", folder / "start.fcx")
     for place in (2, 3, 4):
         run("keys", "new", folder / f"{place}.key")
@@ -216,17 +216,17 @@ def test_a_number_beyond_the_limits_is_told_and_not_cut(world, monkeypatch):
     assert {row.status for row in rows} == {"ok"}
 
 
-def test_keepers_add_the_same_numbers(world):
-    """Two keepers' halves of an exact round are the releases' sum."""
+def test_aggregators_add_the_same_numbers(world):
+    """Two aggregators' halves of an exact round are the releases' sum."""
     folder = world.folder
     for place in (2, 3, 4):
         more = ("--round", "spring", "--mechanism", "none")
         learn(folder, place, *more, out="{}.notice.record", ledger="{}.round.private")
     halves = []
-    for keeper in KEEPERS:
-        shares = sorted(folder.glob(f"*.{keeper}.share"))
-        halves.append(folder / f"{keeper}.half.record")
-        told = ("--state", folder / "start.fcx", "--key", folder / keeper)
+    for aggregator in AGGREGATORS:
+        shares = sorted(folder.glob(f"*.{aggregator}.share"))
+        halves.append(folder / f"{aggregator}.half.record")
+        told = ("--state", folder / "start.fcx", "--key", folder / aggregator)
         run("aggregate", *shares, *told, "--out", halves[-1])
     out = folder / "round.fcx"
     run("merge", folder / "start.fcx", *halves, "--out", out)

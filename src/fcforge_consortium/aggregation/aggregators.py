@@ -1,10 +1,10 @@
-"""Two keepers: rounds in which hospitals give a sum that neither keeper can read alone.
+"""Two aggregators: rounds in which hospitals give a sum that neither aggregator can read alone.
 
-A round is a named set of hospitals. Each gives a share to either keeper (`rounds`). A keeper adds
+A round is a named set of hospitals. Each gives a share to either aggregator (`rounds`). An aggregator adds
 the shares of a round, adds its own noise, signs and publishes its half; the two halves add up to
 the noisy sum. If one of the two is honest, nobody learns more than that sum with one dose of noise.
 
-A keeper publishes a round once: two sums over different hospitals would give the difference away.
+An aggregator publishes a round once: two sums over different hospitals would give the difference away.
 Its list of rounds is locked while in use, and knows what was published even if the process dies.
 """
 
@@ -36,11 +36,11 @@ from fcforge_consortium.records.policy import Aggregator, card_statement
 if TYPE_CHECKING:
     from fcforge_consortium.records.exchange import Exchange
 
-CARD = ".keeper"
-DERIVED = b"fcforge keeper encryption 1"  # a key for nothing else
+CARD = ".card"
+DERIVED = b"fcforge aggregator encryption 1"  # a key for nothing else
 
 
-# -- who keepers are -------------------------------------------------------------------------------
+# -- who aggregators are -------------------------------------------------------------------------------
 def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
     """The key that opens shares, derived from the one that signs halves: one file to keep."""
     kdf = HKDF(SHA256(), 32, None, DERIVED)
@@ -48,7 +48,7 @@ def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
 
 
 def card_of(name: str, key: Ed25519PrivateKey) -> Aggregator:
-    """What is public of a keeper, for the policy of a start."""
+    """What is public of an aggregator, for the policy of a start."""
     encryption = encryption_key(key).public_key().public_bytes_raw().hex()
     proof = key.sign(card_statement(name, encryption)).hex()
     public = keys.public_hex(key)
@@ -56,7 +56,7 @@ def card_of(name: str, key: Ed25519PrivateKey) -> Aggregator:
 
 
 def write_aggregator(path: str | Path, name: str, passphrase: str = "") -> Aggregator:
-    """New key of a keeper: `path` (private), ``path.pub``, and ``path.keeper`` to give away."""
+    """New key of an aggregator: `path` (private), ``path.pub``, and ``path.card`` to give away."""
     title = site_name(name)
     keys.write_keys(path, passphrase)
     card = card_of(title, keys.read_private(path, passphrase))
@@ -65,24 +65,24 @@ def write_aggregator(path: str | Path, name: str, passphrase: str = "") -> Aggre
 
 
 def read_card(path: str | Path) -> Aggregator:
-    """What is public of a keeper, from the file that it gave away."""
+    """What is public of an aggregator, from the file that it gave away."""
     data = read_plain(path, 1 << 12, ExchangeError)
-    with at(path, do="Ask the keeper for the file that ends in .keeper."):
+    with at(path, do="Ask the aggregator for the file that ends in .card."):
         return read_canonical(TypeAdapter(Aggregator), data.removesuffix(b"\n"), "it")
 
 
-# -- what a keeper does ----------------------------------------------------------------------------
+# -- what an aggregator does ----------------------------------------------------------------------------
 class Published(Closed):
-    """A round that the keeper has published, and who was in it."""
+    """A round that the aggregator has published, and who was in it."""
 
     kind: Literal["published"] = "published"
-    start: Sha256
+    base_model: Sha256
     round: SiteName
     notices: tuple[Sha256, ...]
 
 
 class RoundList(Journal):
-    """The rounds that a keeper has published; beside its key."""
+    """The rounds that an aggregator has published; beside its key."""
 
     format = "fcforge-rounds"
     pays = Published
@@ -98,7 +98,7 @@ class RoundList(Journal):
 
 
 class Noise(NamedTuple):
-    """What a keeper adds to each number: in units of the grid, what a unit is worth; how many."""
+    """What an aggregator adds to each number: in units of the grid, what a unit is worth; how many."""
 
     sigma: int
     grid: float
@@ -106,7 +106,7 @@ class Noise(NamedTuple):
 
 
 class Aggregated(NamedTuple):
-    """What a keeper publishes of a round.
+    """What an aggregator publishes of a round.
 
     Attributes
     ----------
@@ -117,17 +117,17 @@ class Aggregated(NamedTuple):
         With all of them.
     """
 
-    half: AggregateShare
+    aggregate_share: AggregateShare
     contents: Contents
     exchange: "Exchange"
 
     @property
     def line(self) -> Published:
-        """For the keeper's list."""
-        half = self.half
-        (start,) = half.parents
+        """For the aggregator's list."""
+        half = self.aggregate_share
+        (base_model,) = half.parents
         notices = tuple(one.notice for one in half.hospitals)
-        return Published(start=start, round=half.round, notices=notices)
+        return Published(base_model=base_model, round=half.round, notices=notices)
 
 
 def aggregate(
@@ -137,34 +137,34 @@ def aggregate(
     noise: Noise,
     listed: RoundList,
 ) -> Aggregated:
-    """Add the shares of one round and a dose of noise: the keeper's half.
+    """Add the shares of one round and a dose of noise: the aggregator's half.
 
     Parameters
     ----------
     exchange : Exchange
         The start, with whatever was published and withdrawn so far.
     shares : sequence of Share
-        All of one round and for this keeper.
+        All of one round and for this aggregator.
     key : private key
-        The keeper's.
+        The aggregator's.
     noise : Noise
         For the budget that the notices name; sigma 0 without noise.
     listed : RoundList
     """
-    keeper = own_card(exchange, key)
-    _require_one_round(shares, exchange.root.id, keeper.name)
+    aggregator = own_card(exchange, key)
+    _require_one_round(shares, exchange.root.id, aggregator.name)
     joined = exchange.joined([share.notice for share in shares])
     here = {record.id for record in joined.records}
     ordered = sorted(shares, key=lambda share: share.notice.site)
     staying = [share for share in ordered if share.notice.id in here]
     _require_publishable(exchange, listed, shares, staying)
     data = _sum(staying, exchange.root.id, key, noise)
-    place = (keeper.name, 1 + len(listed.published), [exchange.root.id], key)
+    place = (aggregator.name, 1 + len(listed.published), [exchange.root.id], key)
     said = _said(staying, noise)
     half = make(AggregateShare, *place, payload=sha256(data), **said)
     payloads = {half.payload: data}
     whole = joined.joined([half], payloads)
-    rounds.rounds_of(whole)  # one that does not fit the other keeper's stays here
+    rounds.rounds_of(whole)  # one that does not fit the other aggregator's stays here
     contents = Contents((*(share.notice for share in staying), half), payloads)
     return Aggregated(half, contents, whole)
 
@@ -200,19 +200,19 @@ def _said(staying: Sequence[Share], noise: Noise) -> dict[str, Any]:
 
 
 def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Aggregator:
-    """The keeper of the policy whose key this is."""
-    for keeper in exchange.root.policy.keepers:
-        if keeper == card_of(keeper.name, key):
-            return keeper
-    named = ", ".join(k.name for k in exchange.root.policy.keepers) or "none"
+    """The aggregator of the policy whose key this is."""
+    for aggregator in exchange.root.policy.aggregators:
+        if aggregator == card_of(aggregator.name, key):
+            return aggregator
+    named = ", ".join(k.name for k in exchange.root.policy.aggregators) or "none"
     raise ExchangeError(
-        f"the key {keys.public_hex(key)[:16]} is of no keeper of this start.",
+        f"the key {keys.public_hex(key)[:16]} is of no aggregator of this start.",
         do=f"Its policy names {named}. Use the key that `fcforge consortium aggregators new` made for it.",
     )
 
 
-def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None:
-    """Every share is for this keeper, start and round, one for each hospital, of one budget."""
+def _require_one_round(shares: Sequence[Share], start: str, aggregator: str) -> None:
+    """Every share is for this aggregator, start and round, one for each hospital, of one budget."""
     if not shares:
         raise ExchangeError("there is no share to add.", do="Name the share files.")
     first = shares[0].notice
@@ -224,7 +224,8 @@ def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None
             refuse(
                 {
                     "was made for another start": notice.parents != (start,),
-                    f"is for keeper '{share.keeper}'": share.keeper != keeper,
+                    f"is for aggregator '{share.aggregator}'": share.aggregator
+                    != aggregator,
                     f"is of round '{notice.round}'": notice.round != first.round,
                     f"is there {often} times": often > 1,
                     f"has the budget {notice.budget}": notice.budget != first.budget,
@@ -252,7 +253,7 @@ def _require_publishable(
                 do="Nothing was published now; wait for more, or begin another round.",
             )
         place = (exchange.root.id, name)
-        earlier = [p for p in listed.published if (p.start, p.round) == place]
+        earlier = [p for p in listed.published if (p.base_model, p.round) == place]
         if not earlier:
             return
         late = [s.notice.site for s in staying if s.notice.id not in earlier[0].notices]

@@ -1,9 +1,9 @@
-"""Rounds: shares that no keeper can read alone, and the halves of two keepers that add up to a sum.
+"""Rounds: shares that no aggregator can read alone, and the halves of two aggregators that add up to a sum.
 
 A vector of whole numbers becomes two vectors of words that add up to it modulo 2^64. One is drawn
 from the system's entropy, so that each by itself is uniform and says nothing, to anybody, for ever.
-Each is encrypted to one keeper with HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound
-to start, round, hospital and keeper: it can be opened for nothing else. HPKE does not say who sent
+Each is encrypted to one aggregator with HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound
+to start, round, hospital and aggregator: it can be opened for nothing else. HPKE does not say who sent
 something, so the hospital signs a notice that names both ciphertexts by their SHA-256.
 
 A share is one file: a line that says what it is, the signed notice, and the ciphertext. Both halves
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fcforge_consortium.records.exchange import Exchange
 
 NUMBERS = "numbers"  # the array of a half
-LOST = "Nothing was changed. Ask both keepers which shares they have, and give a new round."
+LOST = "Nothing was changed. Ask both aggregators which shares they have, and give a new round."
 FIRST_LINE = b"fcforge-share 1\n"
 MAX_BYTES = 320 << 20  # of 20 classes and 2,000 ROIs
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
@@ -72,7 +72,7 @@ def signed_numbers(words: np.ndarray) -> np.ndarray:
 
 
 class Share(NamedTuple):
-    """A share as it travels: the hospital's signed notice, and what is encrypted to a keeper."""
+    """A share as it travels: the hospital's signed notice, and what is encrypted to an aggregator."""
 
     notice: Notice
     sealed: bytes
@@ -83,11 +83,11 @@ class Share(NamedTuple):
         return sha256(self.sealed)
 
     @property
-    def keeper(self) -> str:
-        """Name of the keeper who can open it; `ExchangeError` where its notice names none."""
+    def aggregator(self) -> str:
+        """Name of the aggregator who can open it; `ExchangeError` where its notice names none."""
         for given in self.notice.shares:
             if given.sha256 == self.sha256:
-                return given.keeper
+                return given.aggregator
         raise ExchangeError(
             f"the ciphertext is not the one that '{self.notice.site}' signed for.",
             do="It was changed on the way; ask the hospital to send the file again.",
@@ -101,29 +101,31 @@ class Share(NamedTuple):
 
 def seal(
     numbers: np.ndarray,
-    keepers: Sequence[Aggregator],
+    aggregators: Sequence[Aggregator],
     start: str,
     place: tuple[str, str],
 ) -> dict[str, bytes]:
-    """Ciphertexts by the names of the two keepers.
+    """Ciphertexts by the names of the two aggregators.
 
     Parameters
     ----------
     numbers : ndarray of shape (d,)
         Whole numbers.
-    keepers : sequence of two Keeper
+    aggregators : sequence of two Aggregator
     start : str
         Id of the start.
     place : (round, hospital)
     """
     sealed = {}
-    for keeper, words in zip(keepers, split(numbers), strict=True):
-        bound = _bound(start, place, keeper.name)
-        public = X25519PublicKey.from_public_bytes(bytes.fromhex(keeper.encryption_key))
+    for aggregator, words in zip(aggregators, split(numbers), strict=True):
+        bound = _bound(start, place, aggregator.name)
+        public = X25519PublicKey.from_public_bytes(
+            bytes.fromhex(aggregator.encryption_key)
+        )
         try:
-            sealed[keeper.name] = SUITE.encrypt(words.tobytes(), public, bound)
+            sealed[aggregator.name] = SUITE.encrypt(words.tobytes(), public, bound)
         except ValueError as error:  # a point of small order
-            what = f"the encryption key of keeper '{keeper.name}' is weak ({error})."
+            what = f"the encryption key of aggregator '{aggregator.name}' is weak ({error})."
             do = "Give nothing; ask whoever made the start."
             raise ExchangeError(what, do=do) from error
     return sealed
@@ -132,7 +134,7 @@ def seal(
 def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.ndarray:
     """The words (size,) of a share; `ExchangeError` where it is for another place or key."""
     notice = share.notice
-    bound = _bound(start, (notice.round, notice.site), share.keeper)
+    bound = _bound(start, (notice.round, notice.site), share.aggregator)
     try:
         data = SUITE.decrypt(share.sealed, key, bound)
     except InvalidTag as error:
@@ -150,9 +152,9 @@ def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.nda
     return np.frombuffer(data, dtype=WORD)
 
 
-def _bound(start: str, place: tuple[str, str], keeper: str) -> bytes:
+def _bound(start: str, place: tuple[str, str], aggregator: str) -> bytes:
     """What a ciphertext is good for, and nothing else (the info of HPKE)."""
-    return canonical(["fcforge share 1", start, *place, keeper])
+    return canonical(["fcforge share 1", start, *place, aggregator])
 
 
 def read_share(path: str | Path, trust: Trust | None = None) -> Share:
@@ -169,7 +171,7 @@ def read_share(path: str | Path, trust: Trust | None = None) -> Share:
         if not isinstance(notice, Notice) or not notice.key:
             raise ExchangeError("holds no signed notice of a hospital.")
         share = Share(notice, sealed)
-        _ = share.keeper
+        _ = share.aggregator
         if trust is not None:
             trust.require(notice)
     return share
@@ -183,7 +185,7 @@ def give(
     spent: Spent,
     key: Signer,
 ) -> tuple[Notice, dict[str, bytes]]:
-    """The signed notice of what a hospital gives to a round, and its share files by keeper.
+    """The signed notice of what a hospital gives to a round, and its share files by aggregator.
 
     Parameters
     ----------
@@ -191,40 +193,42 @@ def give(
     receipt : Receipt
         Of the people, the round and the budget of its sum.
     numbers : ndarray of shape (d,)
-        Whole numbers, exact: the keepers add the noise.
+        Whole numbers, exact: the aggregators add the noise.
     spent : Spent
         Most that one of its people has spent with this.
     key : private key
     """
-    keepers = _two_keepers(exchange, key)
+    aggregators = _two_aggregators(exchange, key)
     title = site_name(receipt.round)
     _require_open(exchange, title, receipt.site)
     start = exchange.root.id
-    sealed = seal(numbers, keepers, start, (title, receipt.site))
+    sealed = seal(numbers, aggregators, start, (title, receipt.site))
     shares = []
     for name, data in sorted(sealed.items()):
-        shares.append(GivenShare(keeper=name, sha256=sha256(data)))
+        shares.append(GivenShare(aggregator=name, sha256=sha256(data)))
     place = (receipt.site, receipt.number, [start], key)
     said = receipt.said(spent)
     notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
     return notice, {name: Share(notice, data).data for name, data in sealed.items()}
 
 
-def _two_keepers(exchange: "Exchange", key: Signer) -> list[Aggregator]:
-    """The keepers of a start by name; refused where they or the hospital cannot be known."""
-    keepers = sorted(exchange.root.policy.keepers, key=lambda keeper: keeper.name)
-    if len(keepers) != 2:
-        do = "Leave out --round, or ask whoever made the start to name two keepers."
-        raise ConfigError("the policy of this start names no keepers.", do=do)
+def _two_aggregators(exchange: "Exchange", key: Signer) -> list[Aggregator]:
+    """The aggregators of a start by name; refused where they or the hospital cannot be known."""
+    aggregators = sorted(
+        exchange.root.policy.aggregators, key=lambda aggregator: aggregator.name
+    )
+    if len(aggregators) != 2:
+        do = "Leave out --round, or ask whoever made the start to name two aggregators."
+        raise ConfigError("the policy of this start names no aggregators.", do=do)
     if not exchange.root.key:
         raise ExchangeError(
-            "the start is not signed: whoever handed it on could have named other keepers.",
+            "the start is not signed: whoever handed it on could have named other aggregators.",
             do="Ask its maker for a signed one (`fcforge consortium base-model --sign KEY`).",
         )
     if key is None:
         do = "Sign with --sign KEY; `fcforge consortium keys new KEY` makes one."
-        raise ConfigError("what is given to keepers must be signed.", do=do)
-    return keepers
+        raise ConfigError("what is given to aggregators must be signed.", do=do)
+    return aggregators
 
 
 def _require_open(exchange: "Exchange", title: str, site: str) -> None:
@@ -241,32 +245,32 @@ def _require_open(exchange: "Exchange", title: str, site: str) -> None:
 
 # -- what an exchange holds ------------------------------------------------------------------------
 class Round(NamedTuple):
-    """A round that at least one keeper has published.
+    """A round that at least one aggregator has published.
 
     Attributes
     ----------
     name : str
     halves : tuple of Half
-        One, or both; sorted by keeper.
+        One, or both; sorted by aggregator.
     """
 
     name: str
-    halves: tuple[AggregateShare, ...]
+    aggregate_shares: tuple[AggregateShare, ...]
 
     @property
     def closed(self) -> bool:
-        """Whether both keepers have published it."""
-        return len(self.halves) == 2
+        """Whether both aggregators have published it."""
+        return len(self.aggregate_shares) == 2
 
     @property
     def hospitals(self) -> tuple[str, ...]:
         """Who is in it."""
-        return tuple(one.site for one in self.halves[0].hospitals)
+        return tuple(one.site for one in self.aggregate_shares[0].hospitals)
 
     @property
     def notices(self) -> frozenset[str]:
         """Ids of the notices in it."""
-        return frozenset(one.notice for one in self.halves[0].hospitals)
+        return frozenset(one.notice for one in self.aggregate_shares[0].hospitals)
 
 
 def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
@@ -275,23 +279,23 @@ def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     notices = {notice.id: notice for notice in exchange.of(Notice)}
     for half in exchange.of(AggregateShare):
         with at(half.title):
-            _check_half(half, exchange.root.policy, notices)
+            _check_aggregate_share(half, exchange.root.policy, notices)
         found.setdefault(half.round, []).append(half)
     for name, halves in found.items():
         _check_pair(name, halves)
     return tuple(Round(name, tuple(found[name])) for name in sorted(found))
 
 
-def _check_half(
+def _check_aggregate_share(
     half: AggregateShare, policy: Policy, notices: Mapping[str, Notice]
 ) -> None:
-    """A half is by a keeper of the policy, of enough hospitals that gave it what it says."""
-    known = {keeper.name: keeper.key for keeper in policy.keepers}
+    """A half is by an aggregator of the policy, of enough hospitals that gave it what it says."""
+    known = {aggregator.name: aggregator.key for aggregator in policy.aggregators}
     names = [one.site for one in half.hospitals]
     few = f"is of {len(names)} hospitals; the policy asks for {policy.fewest_hospitals}"
     refuse(
         {
-            "is not by the keeper's key in the policy": half.key
+            "is not by the aggregator's key in the policy": half.key
             != known.get(half.site),
             "names a hospital twice, or not in order": names != sorted(set(names)),
             few: len(names) < policy.fewest_hospitals,
@@ -301,7 +305,7 @@ def _check_half(
         notice = notices.get(one.notice)
         if notice is None or (notice.site, notice.round) != (one.site, half.round):
             raise ExchangeError(f"names a notice of '{one.site}' that is not there.")
-        gave = {given.keeper: given.sha256 for given in notice.shares}
+        gave = {given.aggregator: given.sha256 for given in notice.shares}
         if gave.get(half.site) != one.share:
             raise ExchangeError(f"adds a share that '{one.site}' did not give.")
         if notice.budget != half.budget:
@@ -312,12 +316,14 @@ def _check_half(
 
 
 def _check_pair(name: str, halves: list[AggregateShare]) -> None:
-    """Both halves are of the same hospitals, notices and budget, by different keepers."""
+    """Both halves are of the same hospitals, notices and budget, by different aggregators."""
     first = halves[0]
     for other in halves[1:]:
         with at(f"round '{name}'", do=LOST):
             if other.site == first.site:
-                raise ExchangeError(f"keeper '{first.site}' has published it twice.")
+                raise ExchangeError(
+                    f"aggregator '{first.site}' has published it twice."
+                )
             mine = {(one.site, one.notice) for one in first.hospitals}
             theirs = {(one.site, one.notice) for one in other.hospitals}
             for site, _ in sorted(mine ^ theirs):

@@ -36,7 +36,7 @@ from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import BaseModelLimits, ExpectedQuality
 from fcforge_consortium.records.policy import Policy
 
-MAKER = "public start"
+MAKER = "public people"
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike of them
 SITES_APART = 4.0  # a site's mean may differ so much more than a public site's
@@ -239,21 +239,21 @@ def _made(
     plan: records.Plan,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the record of a start says of how it was made and what to expect; its arrays."""
-    shrink = make(SpaceSettings, asked, "start").shrink
+    shrink = make(SpaceSettings, asked, "base_model").shrink
     confounds, features = _without_confounds(cohort, remove, shrink)
-    doses = DOSES if policy.keepers else plan.hospitals
+    doses = DOSES if policy.aggregators else plan.hospitals
     noise = noise_per_subject(plan.people, plan.epsilon, doses)
     plans = planned_noise(plan.people, plan.hospitals)
     gains = ExpectedGains(features, cohort.y, cohort.site, {noise, *plans.values()})
     suited = asdict(gains.settings(noise))
-    settings = make(SpaceSettings, {**suited, **asked}, "start")
+    settings = make(SpaceSettings, {**suited, **asked}, "base_model")
     columns = cohort.target.columns
     space = fit_base_and_space(features, cohort.y, settings, columns)
     said = {
         "settings": asdict(settings),
         "limits": _limits(space.base, features, cohort),
         "expected": _expected(features, cohort, settings),
-        "worth": expected_gain_of(gains, plans),
+        "expected_gain": expected_gain_of(gains, plans),
     }
     return said, _stored(space, confounds, features[np.argsort(cohort.subject_id)])
 
@@ -265,10 +265,12 @@ def expected_gain_of(
     if len(gains.references) < 2:
         return None
     rows = []
-    for (epsilon, keepers), level in plans.items():
+    for (epsilon, aggregators), level in plans.items():
         _, gain, error = gains.best_pull(level)
         told = {"gain": round(gain, 4), "error": round(error, 4)}
-        rows.append(records.ExpectedGainRow(epsilon=epsilon, keepers=keepers, **told))
+        rows.append(
+            records.ExpectedGainRow(epsilon=epsilon, aggregators=aggregators, **told)
+        )
     public, pooled = np.mean(gains.references, axis=0).tolist()
     return records.ExpectedGain(
         public=round(public, 3), pooled=round(pooled, 4), rows=tuple(rows)

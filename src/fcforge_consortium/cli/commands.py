@@ -311,9 +311,11 @@ def aggregate(request: requests.AggregateRequest) -> None:
     from fcforge_consortium.operations.aggregate import aggregate_files
 
     kept = aggregate_files(request)
-    names = [one.site for one in kept.half.hospitals]
+    names = [one.site for one in kept.aggregate_share.hospitals]
     size = counted(len(names), "hospital")
-    print(f"wrote {request.out}: aggregate share of round {kept.half.round}, {size}")
+    print(
+        f"wrote {request.out}: aggregate share of round {kept.aggregate_share.round}, {size}"
+    )
     print(f"added: {', '.join(names)}")
     print(
         "It reveals nothing by itself; `fcforge consortium merge` joins it with the other "

@@ -144,16 +144,18 @@ class ContributionModel(Model):
             variance = Fraction(release.variance)
             found.append(Summand(release.site, (release.site,), numbers, variance))
         for closed in [one for one in self.rounds if one.closed]:
-            words = [self.read_numbers(half) for half in closed.halves]
+            words = [self.read_numbers(half) for half in closed.aggregate_shares]
             numbers = rounds.signed_numbers(rounds.added(words))
-            variance = sum((Fraction(h.variance) for h in closed.halves), Fraction())
+            variance = sum(
+                (Fraction(h.variance) for h in closed.aggregate_shares), Fraction()
+            )
             name = f"round {closed.name}"
             found.append(Summand(name, closed.hospitals, numbers, variance))
         return tuple(found)
 
     @cached_property
     def rounds(self) -> tuple[rounds.Round, ...]:
-        """Rounds that at least one keeper has published."""
+        """Rounds that at least one aggregator has published."""
         return rounds.rounds_of(self.exchange)
 
     @property
@@ -236,7 +238,7 @@ class ContributionModel(Model):
         """What follows from the records, in a few words."""
         moved = np.linalg.norm(self.beta())
         return (
-            f"head computed anew from {counted(len(self.given), 'release')}, {moved:.4f} away from "
+            f"head recomputed from {counted(len(self.given), 'contribution')}, {moved:.4f} away from "
             f"the public head; state {self.exchange.id[:16]}"
         )
 

@@ -1,4 +1,4 @@
-"""One hospital's step around a start: a release, or shares for a round of keepers."""
+"""One hospital's step around a start: a release, or shares for a round of aggregators."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -107,9 +107,9 @@ def _given(
     spent: Spent,
     key: Signer,
 ) -> tuple[Charged, dict[str, bytes], dict[str, bytes]]:
-    """The record of what is given, its arrays by hash, and the shares of keepers by name.
+    """The record of what is given, its arrays by hash, and the shares of aggregators by name.
 
-    A release has secret noise; of a round there are shares alone, and the keepers add theirs.
+    A release has secret noise; of a round there are shares alone, and the aggregators add theirs.
     """
     if receipt.round:
         notice, files = rounds.give(model.exchange, receipt, numbers, spent, key)

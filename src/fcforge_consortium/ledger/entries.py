@@ -39,7 +39,7 @@ class LedgerEntry(Closed):
         What each person spends; None where nothing was promised.
     delta : float
     round : str
-        Of keepers; empty for what was published at once.
+        Of aggregators; empty for what was published at once.
     salt : str
         128 random bits.
     seen : tuple of str

@@ -48,7 +48,7 @@ def write_base_model(request: BaseModelRequest) -> Exchange:
         people=request.people, hospitals=request.hospitals, epsilon=epsilon
     )
     allowed = {"exact_allowed": True} if request.exact else {}
-    defaults = {"start": {}, "policy": allowed, "dataset": {}}
+    defaults = {"base_model": {}, "policy": allowed, "dataset": {}}
     given = override_only(defaults, request.overrides)
     cards = [read_card(path) for path in request.aggregator]
     policy = Policy.of(given["policy"], cards)
@@ -56,7 +56,7 @@ def write_base_model(request: BaseModelRequest) -> Exchange:
     cohort = _public_people(request, given["dataset"])
     key = read_signer(request.sign)
     removed = listed(request.remove)
-    made = make_base_model(cohort, removed, given["start"], policy, key, plan)
+    made = make_base_model(cohort, removed, given["base_model"], policy, key, plan)
     exchange.save(made, request.out)
     return made
 

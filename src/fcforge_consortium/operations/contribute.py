@@ -55,7 +55,7 @@ def contribute(
     before = exchange.open_exchange(request.state, trust)
     with at(request.state):
         model = contributions_of(before)
-    for aggregator in before.root.policy.keepers:
+    for aggregator in before.root.policy.aggregators:
         what = f"the card of aggregator '{aggregator.name}' in the base model"
         trust.keyring.require_valid(aggregator.key, what, aggregator.name)
     before.require_same_signing(key is not None)

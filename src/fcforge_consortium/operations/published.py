@@ -136,7 +136,7 @@ def published_base_model(
     if place.exists():  # anybody may have put it there
         opened = exchange.open_exchange(place)
         root = opened.root
-        if opened.records or root.kind != "start" or root.policy != POLICY:
+        if opened.records or root.kind != "base_model" or root.policy != POLICY:
             what = f"is not a base model alone with the policy of '{name}'."
             raise DataError(what, where=place, do="Remove it to make it again.")
         ids = [*root.ids, *root.left_out]

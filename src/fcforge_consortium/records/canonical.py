@@ -1,4 +1,4 @@
-"""Canonical JSON: the one byte string of a value, its hash, and its strict reading."""
+"""Canonical JSON: one byte string for each value, its SHA-256, and strict decoding."""
 
 import hashlib
 import json
@@ -16,57 +16,112 @@ Checked = TypeVar("Checked")
 
 
 def canonical(value: Any) -> bytes:
-    """The one way to write a JSON value: sorted keys, no spaces, ASCII, no NaN."""
+    """Encode a JSON value canonically: sorted keys, no spaces, ASCII, no NaN.
+
+    Parameters
+    ----------
+    value : JSON value
+
+    Returns
+    -------
+    bytes
+    """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), allow_nan=False
     ).encode()
 
 
 def to_canonical(model: BaseModel) -> bytes:
-    """A model in canonical JSON."""
+    """Encode a pydantic model in canonical JSON.
+
+    Parameters
+    ----------
+    model : BaseModel
+
+    Returns
+    -------
+    bytes
+    """
     return canonical(model.model_dump())
 
 
 def sha256(data: bytes) -> str:
-    """64 hex digits."""
+    """Return the SHA-256 of some bytes as 64 hex digits.
+
+    Parameters
+    ----------
+    data : bytes
+
+    Returns
+    -------
+    str
+    """
     return hashlib.sha256(data).hexdigest()
 
 
 def now() -> str:
-    """UTC, to the second."""
+    """Return the current UTC time, to the second.
+
+    Returns
+    -------
+    str
+        In the form `TIME`.
+    """
     return datetime.now(UTC).strftime(TIME)
 
 
-def read_canonical(kind: TypeAdapter[Checked], data: bytes, what: str) -> Checked:
-    """What a schema says, from its canonical JSON; anything else raises `ExchangeError`.
+def read_canonical(kind: TypeAdapter[Checked], data: bytes, title: str) -> Checked:
+    """Decode canonical JSON by a schema.
 
-    What is read must be written again to the same bytes: a field has one spelling.
+    Encoding the value again must give the same bytes, so that a value has one encoding.
 
     Parameters
     ----------
     kind : TypeAdapter
+        Schema of the value.
     data : bytes
-    what : str
-        What is read, for error messages.
+    title : str
+        Name of the value, for error messages.
+
+    Returns
+    -------
+    validated value
+
+    Raises
+    ------
+    ExchangeError
+        If the bytes do not fit the schema or are not canonical.
     """
     try:
-        found = kind.validate_json(data)
-        same = canonical(kind.dump_python(found)) == data
+        value = kind.validate_json(data)
+        same = canonical(kind.dump_python(value)) == data
     except ValidationError as error:
-        raise ExchangeError(f"{what} {validation_message(error)}.") from error
+        raise ExchangeError(f"{title} {validation_message(error)}.") from error
     except (ValueError, RecursionError) as error:
-        raise ExchangeError(f"{what} holds what JSON cannot ({error}).") from error
+        raise ExchangeError(
+            f"{title} holds a value that JSON cannot hold ({error})."
+        ) from error
     if not same:
-        raise ExchangeError(f"{what} is not written as fcforge writes it.")
-    return found
+        raise ExchangeError(f"{title} is not in the canonical form.")
+    return value
 
 
 def validation_message(error: ValidationError) -> str:
-    """The first thing that is wrong, in words: where, the value, and why."""
+    """Describe the first fault of a validation: the field, its value and the reason.
+
+    Parameters
+    ----------
+    error : ValidationError
+
+    Returns
+    -------
+    str
+        A predicate, such as "cannot be used: number = 0 (...)".
+    """
     first = error.errors(include_url=False)[0]
-    # pydantic also names the kind that a value was tried as, e.g. "literal['']"
+    # pydantic also names the type that it tried, e.g. "literal['']"
     place = ".".join(str(part) for part in first["loc"] if "[" not in str(part))
     value = repr(first["input"])
     short = value if len(value) <= 60 else f"{value[:60]}..."
-    why = first["msg"].removeprefix("Value error, ")
-    return f"cannot be used: {place or 'all of it'} = {short} ({why})"
+    reason = first["msg"].removeprefix("Value error, ")
+    return f"cannot be used: {place or 'the whole'} = {short} ({reason})"

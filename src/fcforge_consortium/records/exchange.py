@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # the model of each kind of root; a chain needs torch
 MODELS = {
-    "start": "fcforge_consortium.contributions.model:ContributionModel",
+    "base_model": "fcforge_consortium.contributions.model:ContributionModel",
     "chain": "fcforge_consortium.chains.chain:Chain",
 }
 SINGLE = ".record"  # suffix of a file with the new records alone
@@ -215,7 +215,7 @@ class Exchange:
         _check_vouched(self.everything)
         for record in self.records:
             if record.root_kind not in ("", self.root.kind):
-                what = f"the {record.title} has no place around a {self.root.kind}."
+                what = f"the {record.title} cannot build on a {self.root.noun}."
                 raise ExchangeError(what, do=ASK)
         odd = _carried(self.everything) ^ set(self.payloads)
         if odd:

@@ -1,4 +1,4 @@
-"""Field types shared by all record schemas, and the closed table that they stand in."""
+"""Field types shared by all record schemas, and the closed schema that holds them."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -13,40 +13,64 @@ from fcforge_consortium.records.signatures import key_fault
 LAST_YEAR = 2100
 
 
-# -- fields and tables -----------------------------------------------------------------------------
 class Closed(BaseModel):
-    """A table with exactly its fields, each strictly of its type, that never changes."""
+    """An immutable schema with exactly its fields, each strictly of its type."""
 
     model_config = ConfigDict(
         strict=True, frozen=True, extra="forbid", allow_inf_nan=False
     )
 
     def changed(self, **fields: Any) -> Self:
-        """The same with other values, checked anew (`model_copy` would check nothing)."""
-        own = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**{**own, **fields})
+        """Return a copy with other values, validated again (`model_copy` validates nothing).
+
+        Parameters
+        ----------
+        **fields
+            New values by field name.
+
+        Returns
+        -------
+        Closed
+            Of the same class.
+        """
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**values, **fields})
 
 
 def without(fault: Callable[[str], str]) -> AfterValidator:
-    """Texts of which a function finds no fault."""
+    """Return a validator that accepts the texts without a fault.
+
+    Parameters
+    ----------
+    fault : callable
+        Returns the fault of a text, or an empty string.
+
+    Returns
+    -------
+    AfterValidator
+    """
 
     def check(text: str) -> str:
-        if why := fault(text):
-            raise ValueError(why)
+        if message := fault(text):
+            raise ValueError(message)
         return text
 
     return AfterValidator(check)
 
 
 def _time_fault(text: str) -> str:
-    when = datetime.strptime(text, TIME)
-    if when.year <= LAST_YEAR and when.strftime(TIME) == text:
-        return ""
-    return "is not a time that can be meant"
+    """Return the fault of a timestamp, or an empty string."""
+    time = datetime.strptime(text, TIME)
+    if time.year > LAST_YEAR:
+        return f"lies after the year {LAST_YEAR}"
+    if time.strftime(TIME) != text:
+        return "is not a timestamp in its canonical form"
+    return ""
 
 
 def _unprintable(text: str) -> str:
-    return "" if text.isprintable() else "holds what cannot be printed"
+    """Return the fault of a text that cannot be printed, or an empty string."""
+    return "" if text.isprintable() else "holds characters that cannot be printed"
 
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -57,7 +81,7 @@ Version = Annotated[str, Field(pattern="^[0-9A-Za-z.+-]{1,40}$")]
 Text = Annotated[str, Field(max_length=200), without(_unprintable)]
 Name = Annotated[Text, Field(min_length=1, max_length=80)]
 SiteName = Annotated[str, without(name_fault)]
-# whole numbers, or one over another: exact where a float is not
+# an exact number: an integer, or a fraction of two integers
 Rational = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,39})(/[1-9][0-9]{0,39})?$")]
 
 Number = Annotated[float, Field(ge=-1e9, le=1e9)]

@@ -61,7 +61,7 @@ class Record(Closed):
     ----------
     kind : str
     site : str
-        Author: a hospital, the maker of a root, or a keeper.
+        Author: a hospital, the maker of a root, or an aggregator.
     number : int
         Of this author's records of this kind; 0 for a root.
     parents : tuple of str
@@ -109,9 +109,14 @@ class Record(Closed):
         return to_canonical(self)
 
     @property
+    def noun(self) -> str:
+        """Return the kind in words, such as "aggregate share"."""
+        return self.kind.replace("_", " ")
+
+    @property
     def title(self) -> str:
-        """What it is and whose."""
-        return f"{self.kind} {self.number} of '{self.site}'"
+        """Return kind, number and author, such as "contribution 1 of 'NYU'"."""
+        return f"{self.noun} {self.number} of '{self.site}'"
 
     @property
     def builds_on(self) -> tuple[str, ...]:
@@ -234,7 +239,7 @@ class ExpectedGainRow(Closed):
     """What one way of giving would add to the AUROC of the public head, with standard error."""
 
     epsilon: Positive | None
-    keepers: bool
+    aggregators: bool
     gain: Number
     error: NotNegative
 
@@ -276,7 +281,7 @@ class BaseModelRecord(Record):
     limits : StartLimits
     expected : Expected
     plan : Plan
-    worth : Worth or None
+    expected_gain : ExpectedGain or None
         None where the public people are too few to tell.
     policy : Policy
     """
@@ -285,7 +290,7 @@ class BaseModelRecord(Record):
     is_root: ClassVar[bool] = True
     has_payload: ClassVar[bool] = True
 
-    kind: Literal["start"] = "start"
+    kind: Literal["base_model"] = "base_model"
     dataset: Text
     people_sha256: Sha256
     people: Size
@@ -301,7 +306,7 @@ class BaseModelRecord(Record):
     limits: BaseModelLimits
     expected: ExpectedQuality
     plan: Plan = Plan()
-    worth: ExpectedGain | None = None
+    expected_gain: ExpectedGain | None = None
     policy: Policy
 
     @property
@@ -310,15 +315,16 @@ class BaseModelRecord(Record):
         per_hospital = -(-self.plan.people // self.plan.hospitals)
         return min(self.policy.most_people, self.policy.most_planned * per_hospital)
 
-    def hopeless(self, epsilon: float | None, keepers: bool) -> str:
+    def hopeless(self, epsilon: float | None, aggregators: bool) -> str:
         """What to say where nothing is expected of a budget; empty where something may be.
 
         The row of the next epsilon that is not below decides: less noise would not help, either.
         """
         near = [
             row
-            for row in (self.worth.rows if self.worth else ())
-            if row.keepers == keepers and (row.epsilon or inf) >= (epsilon or inf)
+            for row in (self.expected_gain.rows if self.expected_gain else ())
+            if row.aggregators == aggregators
+            and (row.epsilon or inf) >= (epsilon or inf)
         ]
         next_row = min(near, key=lambda row: row.epsilon or inf, default=None)
         if next_row is None or next_row.gain > next_row.error:
@@ -353,7 +359,7 @@ class Budgeted(Record):
         0 and 0 under "none".
     """
 
-    root_kind: ClassVar[str] = "start"
+    root_kind: ClassVar[str] = "base_model"
 
     mechanism: Literal["gaussian", "none"]
     epsilon: Budget
@@ -401,7 +407,7 @@ class NoisyVector(Budgeted):
 class Contribution(Charged, NoisyVector):
     """What one hospital gives around a start: a vector of whole numbers, and how it was made."""
 
-    kind: Literal["release"] = "release"
+    kind: Literal["contribution"] = "contribution"
 
 
 class SplitCounts(Closed):
@@ -460,11 +466,11 @@ class Step(Record):
     commitment: Sha256
 
 
-# -- rounds of keepers -----------------------------------------------------------------------------
+# -- rounds of aggregators -----------------------------------------------------------------------------
 class GivenShare(Closed):
-    """A share that a hospital encrypted to a keeper, by the SHA-256 of the file."""
+    """A share that a hospital encrypted to an aggregator, by the SHA-256 of the file."""
 
-    keeper: SiteName
+    aggregator: SiteName
     sha256: Sha256
 
 
@@ -477,7 +483,7 @@ class Notice(Charged):
     ----------
     round : str
     shares : tuple of GivenShare
-        One for each keeper.
+        One for each aggregator.
     """
 
     kind: Literal["notice"] = "notice"
@@ -486,7 +492,7 @@ class Notice(Charged):
 
 
 class RoundMember(Closed):
-    """A hospital in a keeper's half: its notice and the share that was added."""
+    """A hospital in an aggregator's half: its notice and the share that was added."""
 
     site: SiteName
     notice: Sha256
@@ -494,7 +500,7 @@ class RoundMember(Closed):
 
 
 class AggregateShare(NoisyVector):
-    """What one keeper publishes of a round: the sum of its shares with its own noise.
+    """What one aggregator publishes of a round: the sum of its shares with its own noise.
 
     Attributes
     ----------
@@ -505,7 +511,7 @@ class AggregateShare(NoisyVector):
 
     limit: ClassVar[int] = LONGEST
 
-    kind: Literal["half"] = "half"
+    kind: Literal["aggregate_share"] = "aggregate_share"
     round: SiteName
     hospitals: Annotated[tuple[RoundMember, ...], Field(min_length=2)]
 
@@ -519,7 +525,7 @@ class AggregateShare(NoisyVector):
 class Withdrawn(Closed):
     """What is taken back, by content: no respelling of a record escapes it."""
 
-    kind: Annotated[str, Field(pattern="^(release|notice)$")]
+    kind: Annotated[str, Field(pattern="^(contribution|notice)$")]
     number: Size
     commitment: Sha256
 

@@ -60,7 +60,7 @@ class Aggregator(Closed):
         X25519 public key that shares are encrypted to, hex.
     proof : str
         The first key's signature of name and second key: whoever makes a start cannot put an
-        encryption key of his own beside a keeper's known key.
+        encryption key of his own beside an aggregator's known key.
     """
 
     name: SiteName
@@ -73,13 +73,13 @@ class Aggregator(Closed):
         if not fits(
             self.key, self.proof, card_statement(self.name, self.encryption_key)
         ):
-            raise ValueError("the keeper's key did not sign its encryption key")
+            raise ValueError("the aggregator's key did not sign its encryption key")
         return self
 
 
 def card_statement(name: str, encryption_key: str) -> bytes:
-    """What a keeper signs: that this encryption key is its own."""
-    return b"fcforge keeper 1\n" + canonical([name, encryption_key])
+    """What an aggregator signs: that this encryption key is its own."""
+    return b"fcforge aggregator 1\n" + canonical([name, encryption_key])
 
 
 class Measured(Closed):
@@ -123,7 +123,7 @@ class Policy(Closed):
         Of one sum.
     exact_allowed : bool
         Whether releases and sums without noise are taken.
-    keepers : tuple of Keeper
+    aggregators : tuple of Aggregator
         Two, or none where nobody adds up shares.
     """
 
@@ -142,17 +142,19 @@ class Policy(Closed):
     most_planned: Size = 5
     fewest_hospitals: Annotated[int, Field(ge=2, le=10_000)] = 3
     exact_allowed: bool = False
-    keepers: Annotated[tuple[Aggregator, ...], Field(max_length=2)] = ()
+    aggregators: Annotated[tuple[Aggregator, ...], Field(max_length=2)] = ()
 
     @model_validator(mode="after")
     def _two_apart(self) -> Self:
-        if len(self.keepers) == 1:
-            raise ValueError("one keeper is named; two must know nothing of each other")
-        for first, other in combinations(self.keepers, 2):
+        if len(self.aggregators) == 1:
+            raise ValueError(
+                "one aggregator is named; two must know nothing of each other"
+            )
+        for first, other in combinations(self.aggregators, 2):
             both = {first.key, first.encryption_key} & {other.key, other.encryption_key}
             if both or look_alike(first.name, other.name):
                 named = f"'{first.name}' and '{other.name}'"
-                raise ValueError(f"the keepers {named} are one and the same")
+                raise ValueError(f"the aggregators {named} are one and the same")
         return self
 
     @model_validator(mode="after")
@@ -168,12 +170,14 @@ class Policy(Closed):
 
     @classmethod
     def of(
-        cls, settings: Mapping[str, Any], keepers: Sequence[Aggregator] = ()
+        cls, settings: Mapping[str, Any], aggregators: Sequence[Aggregator] = ()
     ) -> Self:
         """A policy from a config or ``--set policy.max_epsilon=2``; else `ConfigError`."""
         given = dict(settings)
-        if keepers:
-            given["keepers"] = [keeper.model_dump() for keeper in keepers]
+        if aggregators:
+            given["aggregators"] = [
+                aggregator.model_dump() for aggregator in aggregators
+            ]
         try:
             return cls.model_validate_json(canonical(given))
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Ed25519 public keys and signatures in hex: which are valid, and which signature fits."""
+"""Validation of Ed25519 public keys and signatures in hex."""
 
 import re
 
@@ -12,24 +12,49 @@ SMALL_ORDER = {0, 1, CURVE - 1, EIGHTH, CURVE - EIGHTH}
 
 
 def key_fault(key: str) -> str:
-    """Why a text is not an Ed25519 public key in its one spelling; empty where it is."""
+    """Return the fault of an Ed25519 public key.
+
+    Parameters
+    ----------
+    key : str
+        Public key in hex.
+
+    Returns
+    -------
+    str
+        A predicate such as "is not 64 lower-case hex digits"; empty for a valid key in its
+        canonical encoding.
+    """
     if not re.fullmatch("[0-9a-f]{64}", key):
         return "is not 64 lower-case hex digits"
     y = int.from_bytes(bytes.fromhex(key), "little") % 2**255
     if y >= CURVE:
-        return "is not in its one spelling (y is beyond the field)"
+        return "is not in its canonical encoding (y lies outside the field)"
     if y in SMALL_ORDER:
-        return "is a weak key of small order, under which anybody can sign anything"
+        return "is a weak key of small order, for which anybody can forge signatures"
     return ""
 
 
 def fits(public: str, signature: str, message: bytes) -> bool:
-    """Whether a signature (128 lower-case hex digits) of a message is by this key."""
+    """Return whether a signature of a message is valid under a public key.
+
+    Parameters
+    ----------
+    public : str
+        Ed25519 public key in hex.
+    signature : str
+        128 lower-case hex digits.
+    message : bytes
+
+    Returns
+    -------
+    bool
+    """
     if key_fault(public) or not re.fullmatch("[0-9a-f]{128}", signature):
         return False
     try:
-        known = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
-        known.verify(bytes.fromhex(signature), message)
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature), message)
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -206,11 +206,11 @@ def _hospitals(model: ContributionModel) -> PlainTable:
 def _expected_gain(model: ContributionModel) -> list[PlainTable]:
     """Return the table of the plan's expected gain, from public people alone; empty if unknown."""
     plan = model.exchange.root.plan
-    expected = model.exchange.root.worth
+    expected = model.exchange.root.expected_gain
     if expected is None:
         return []
     gains = {
-        (row.epsilon, row.keepers): f"{row.gain:+.3f} ± {row.error:.3f}"
+        (row.epsilon, row.aggregators): f"{row.gain:+.3f} ± {row.error:.3f}"
         for row in expected.rows
     }
     rows = []

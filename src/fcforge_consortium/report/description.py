@@ -39,7 +39,7 @@ POLICY_WORDS = {
     "most_planned": "most people, as a multiple of the plan per hospital",
     "fewest_hospitals": "fewest hospitals of a round",
     "exact_allowed": "exact contributions without noise allowed",
-    "keepers": "aggregators",
+    "aggregators": "aggregators",
 }
 
 
@@ -164,7 +164,9 @@ def in_words(settings: Mapping[str, Any], words: Mapping[str, str]) -> dict[str,
 def policy_in_words(policy: Policy) -> dict[str, Any]:
     """Return the settings of a policy under their names in words."""
     values = policy.model_dump()
-    values["keepers"] = [f"{one.name} (key {one.key[:16]})" for one in policy.keepers]
+    values["aggregators"] = [
+        f"{one.name} (key {one.key[:16]})" for one in policy.aggregators
+    ]
     if policy.number is not None:
         values["number"] = str(policy.target)
         del values["control"], values["patient"]

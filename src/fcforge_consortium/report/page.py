@@ -118,7 +118,7 @@ def write_page(exchange: Exchange, name: str, path: Path, *first: Section) -> No
 
 def pictures(exchange: Exchange) -> list[Section]:
     """Return pictures of the expected gain, where it is known, and of the features in use."""
-    expected = getattr(exchange.root, "worth", None)  # a chain has none
+    expected = getattr(exchange.root, "expected_gain", None)  # a chain has none
     used = uses_section(exchange.model)
     if expected is None:
         return [used]
@@ -135,7 +135,7 @@ def _gain_figure(expected: ExpectedGain) -> "Figure":
     figure = figures.new_figure(6.4, 2.8, left=0.1, right=0.84, top=0.96, bottom=0.19)
     axes = figure.subplots()
     for way, colour, together in WAYS:
-        rows = [row for row in expected.rows[::-1] if row.keepers == together]
+        rows = [row for row in expected.rows[::-1] if row.aggregators == together]
         names = [f"{row.epsilon:g}" if row.epsilon else "exact" for row in rows]
         gains = [row.gain for row in rows]
         errors = [row.error for row in rows]

@@ -59,7 +59,7 @@ def continued_text(before: Exchange, request: ContinueRequest) -> str:
     signers = []
     for author, keys in before.key_lines.items():
         signers.append(f"{author}: {keyring.said(keys[-1]) if keys[-1] else 'nobody'}")
-    cards = before.root.policy.keepers
+    cards = before.root.policy.aggregators
     aggregators = [f"{card.name}: {keyring.said(card.key)}" for card in cards]
     return printable_lines(
         [
@@ -151,7 +151,7 @@ def share_text(share: Share) -> str:
     if notice.mechanism == "none":
         budget = "no noise"
     first = [
-        f"Share of '{notice.site}' for aggregator '{share.keeper}', round '{notice.round}', "
+        f"Share of '{notice.site}' for aggregator '{share.aggregator}', round '{notice.round}', "
         "encrypted.",
         "Nobody can read it alone: its aggregator sees uniformly random numbers, which only the "
         "other aggregator's shares turn into the sum over all hospitals of the round.",

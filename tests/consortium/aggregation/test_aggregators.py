@@ -1,23 +1,23 @@
-"""A round of two keepers: what is added, what is refused, and that nothing is lost."""
+"""A round of two aggregators: what is added, what is refused, and that nothing is lost."""
 
 import numpy as np
 import pytest
-from exchange_records import key_of
-from keeper_rounds import (
-    KEEPERS,
+from aggregator_rounds import (
+    AGGREGATORS,
     NOISE,
     POLICY,
     SITES,
     SIZE,
     START_EXCHANGE,
-    half_of,
+    aggregate_share_of,
     numbers_of,
     shares_of,
     start_of,
 )
+from exchange_records import key_of
 
 from fcforge.core.errors import ConfigError, ExchangeError
-from fcforge_consortium.aggregation import aggregators as keepers
+from fcforge_consortium.aggregation import aggregators
 from fcforge_consortium.aggregation.aggregators import Noise, RoundList, read_card
 from fcforge_consortium.aggregation.rounds import added, give, rounds_of, signed_numbers
 from fcforge_consortium.ledger.entries import LedgerEntry, Spent
@@ -49,26 +49,26 @@ def shares():
 
 
 # -- keys ----------------------------------------------------------------------------------------
-def test_a_keeper_has_one_private_file_and_a_card_to_give_away(tmp_path):
-    card = keepers.write_aggregator(tmp_path / "u", "University ", "horse")
-    assert read_card(tmp_path / "u.keeper") == card
+def test_an_aggregator_has_one_private_file_and_a_card_to_give_away(tmp_path):
+    card = aggregators.write_aggregator(tmp_path / "u", "University ", "horse")
+    assert read_card(tmp_path / "u.card") == card
     assert card.name == "University"
-    key = keepers.keys.read_private(tmp_path / "u", "horse")
-    assert keepers.card_of("University", key) == card
+    key = aggregators.keys.read_private(tmp_path / "u", "horse")
+    assert aggregators.card_of("University", key) == card
     assert card.encryption_key != card.key
-    (tmp_path / "u.keeper").write_text('{"name": "University"}')
-    with pytest.raises(ExchangeError, match=r"ends in \.keeper"):
-        read_card(tmp_path / "u.keeper")
+    (tmp_path / "u.card").write_text('{"name": "University"}')
+    with pytest.raises(ExchangeError, match=r"ends in \.card"):
+        read_card(tmp_path / "u.card")
 
 
 # -- giving --------------------------------------------------------------------------------------
-def test_only_to_keepers_and_only_signed():
+def test_only_to_aggregators_and_only_signed():
     receipt = LedgerEntry(
         site="NYU", number=1, people=(), epsilon=1.0, delta=1e-6, round="r"
     )
     gift = (receipt, numbers_of("NYU"), Spent())
-    alone = start_of(POLICY.model_copy(update={"keepers": ()}))
-    with pytest.raises(ConfigError, match="names no keepers"):
+    alone = start_of(POLICY.model_copy(update={"aggregators": ()}))
+    with pytest.raises(ConfigError, match="names no aggregators"):
         give(alone, *gift, key_of("NYU"))
     with pytest.raises(ConfigError, match="must be signed"):
         give(START_EXCHANGE, *gift, None)
@@ -78,8 +78,10 @@ def test_a_round_takes_a_hospital_once_and_none_when_it_is_published(shares, lis
     given = START_EXCHANGE.joined([shares[0]["Ministry"].notice])
     with pytest.raises(ConfigError, match="'spring' has the notice 1 of 'NYU'"):
         shares_of("NYU", exchange=given, number=2)
-    published = half_of("Ministry", shares, listed).exchange
-    with pytest.raises(ConfigError, match="'spring' has the half 1 of 'Ministry'"):
+    published = aggregate_share_of("Ministry", shares, listed).exchange
+    with pytest.raises(
+        ConfigError, match="'spring' has the aggregate share 1 of 'Ministry'"
+    ):
         shares_of("OHSU", exchange=published)
     assert shares_of("OHSU", "summer", exchange=published)
 
@@ -99,14 +101,14 @@ def test_two_halves_are_the_sum_and_two_doses_of_noise(shares, listed, other_lis
         epsilon = 1.0 if sigma else None
         gave = [shares_of(site, f"r{sigma}", epsilon=epsilon) for site in SITES]
         noise = Noise(sigma, NOISE.grid, SIZE)
-        one = half_of("Ministry", gave, listed, noise=noise)
-        two = half_of("University", gave, other_list, START_EXCHANGE, noise)
+        one = aggregate_share_of("Ministry", gave, listed, noise=noise)
+        two = aggregate_share_of("University", gave, other_list, START_EXCHANGE, noise)
         both = one.exchange.joined(two.contents.records, two.contents.payloads)
         (closed,) = rounds_of(both)
         assert closed.closed
         assert closed.hospitals == SITES
-        assert {half.variance for half in closed.halves} == {str(sigma**2)}
-        words = [both.arrays(half)["numbers"] for half in closed.halves]
+        assert {half.variance for half in closed.aggregate_shares} == {str(sigma**2)}
+        words = [both.arrays(half)["numbers"] for half in closed.aggregate_shares]
         gap = np.abs(signed_numbers(added(words)) - exact)
         assert gap.max() <= most
         assert sigma == 0 or gap.max() > 0
@@ -116,38 +118,43 @@ def test_noise_is_secret_and_of_its_own_every_time(shares, tmp_path):
     found = []
     for k in range(2):
         with RoundList.open(tmp_path / str(k)) as listed:
-            kept = half_of("Ministry", shares, listed)
-        found.append(kept.exchange.arrays(kept.half)["numbers"])
+            kept = aggregate_share_of("Ministry", shares, listed)
+        found.append(kept.exchange.arrays(kept.aggregate_share)["numbers"])
     assert (found[0] != found[1]).any()
-    assert keepers.discrete_gaussian is discrete_gaussian
+    assert aggregators.discrete_gaussian is discrete_gaussian
 
 
 def test_a_half_alone_is_uniform_and_counts_for_nothing(shares, listed):
-    kept = half_of("Ministry", shares, listed)
+    kept = aggregate_share_of("Ministry", shares, listed)
     (waiting,) = rounds_of(kept.exchange)
     assert not waiting.closed
-    words = kept.exchange.arrays(kept.half)["numbers"]
+    words = kept.exchange.arrays(kept.aggregate_share)["numbers"]
     assert words.max() > 2**60
 
 
 def test_it_is_published_once_even_if_it_is_killed(shares, listed, tmp_path):
-    kept = half_of("Ministry", shares, listed)
+    kept = aggregate_share_of("Ministry", shares, listed)
     listed.publish(kept.line, {tmp_path / "half.record": b"half"})
     with pytest.raises(ExchangeError, match="was published before") as told:
-        half_of("Ministry", shares, listed)
+        aggregate_share_of("Ministry", shares, listed)
     assert told.value.where == "round 'spring'"
     late = [*shares, shares_of("OHSU")]
     with pytest.raises(ExchangeError, match="the share of 'OHSU' came too late"):
-        half_of("Ministry", late, listed)
-    summer = half_of("Ministry", [shares_of(s, "summer") for s in SITES], listed)
-    assert (summer.half.number, summer.half.round) == (2, "summer")
+        aggregate_share_of("Ministry", late, listed)
+    summer = aggregate_share_of(
+        "Ministry", [shares_of(s, "summer") for s in SITES], listed
+    )
+    assert (summer.aggregate_share.number, summer.aggregate_share.round) == (
+        2,
+        "summer",
+    )
 
 
 def test_fewer_hospitals_than_the_policy_says(shares, listed):
     with pytest.raises(ExchangeError, match="of 2 hospitals; the policy asks for 3"):
-        half_of("Ministry", shares[:2], listed)
+        aggregate_share_of("Ministry", shares[:2], listed)
     with pytest.raises(ExchangeError, match="no share"):
-        half_of("Ministry", [], listed)
+        aggregate_share_of("Ministry", [], listed)
     assert listed.lines[1:] == []
 
 
@@ -162,27 +169,27 @@ def test_doubled_foreign_and_mixed_shares_are_refused_by_name(shares, listed):
     }
     for why, share in wrong.items():
         with pytest.raises(ExchangeError) as told:
-            half_of("Ministry", [*shares, share], listed)
+            aggregate_share_of("Ministry", [*shares, share], listed)
         assert why in told.value.what
         assert share["Ministry"].notice.site in told.value.where
     swapped = {"Ministry": shares[0]["University"]}
-    with pytest.raises(ExchangeError, match="is for keeper 'University'"):
-        half_of("Ministry", [swapped, *shares[1:]], listed)
+    with pytest.raises(ExchangeError, match="is for aggregator 'University'"):
+        aggregate_share_of("Ministry", [swapped, *shares[1:]], listed)
     for name in ("nyu", "NYU."):
         with pytest.raises(ExchangeError, match="look alike"):
-            half_of("Ministry", [*shares, shares_of(name)], listed)
+            aggregate_share_of("Ministry", [*shares, shares_of(name)], listed)
 
 
 def test_a_hospital_is_who_it_was_before(shares, listed):
     before = START_EXCHANGE.joined([shares_of("NYU", "winter")["Ministry"].notice])
     thief = shares_of("NYU", number=2, signer="thief")
     with pytest.raises(ExchangeError, match="signed by different keys"):
-        half_of("Ministry", [thief, *shares[1:]], listed, before)
+        aggregate_share_of("Ministry", [thief, *shares[1:]], listed, before)
 
 
-def test_only_a_keeper_of_the_start_keeps(shares, listed):
-    with pytest.raises(ExchangeError, match="is of no keeper of this start"):
-        keepers.aggregate(
+def test_only_an_aggregator_of_the_start_keeps(shares, listed):
+    with pytest.raises(ExchangeError, match="is of no aggregator of this start"):
+        aggregators.aggregate(
             START_EXCHANGE,
             [share["Ministry"] for share in shares],
             key_of("somebody"),
@@ -195,7 +202,7 @@ def test_exact_sums_only_where_the_policy_allows_them(listed):
     strict = start_of(POLICY.model_copy(update={"exact_allowed": False}))
     gave = [shares_of(site, exchange=strict, epsilon=None) for site in SITES]
     with pytest.raises(ExchangeError, match="without noise"):
-        half_of("Ministry", gave, listed, strict)
+        aggregate_share_of("Ministry", gave, listed, strict)
 
 
 # -- withdrawing ---------------------------------------------------------------------------------
@@ -203,18 +210,22 @@ def test_withdrawn_before_the_round_closes_is_not_added(listed):
     four = [shares_of(site) for site in (*SITES, "OHSU")]
     notices = [share["Ministry"].notice for share in four]
     state = START_EXCHANGE.joined(notices).withdrawn("UM", key_of("UM"))
-    kept = half_of("Ministry", four, listed, state)
-    assert [one.site for one in kept.half.hospitals] == ["NYU", "OHSU", "USM"]
+    kept = aggregate_share_of("Ministry", four, listed, state)
+    assert [one.site for one in kept.aggregate_share.hospitals] == [
+        "NYU",
+        "OHSU",
+        "USM",
+    ]
 
 
 def test_a_round_is_published_once_whoever_withdraws(listed, other_list):
     """Issue 39: after a withdrawal the round leaves the model; the others run a new one."""
     four = [shares_of(site) for site in (*SITES, "OHSU")]
-    lists = dict(zip(KEEPERS, (listed, other_list), strict=True))
+    lists = dict(zip(AGGREGATORS, (listed, other_list), strict=True))
     state = START_EXCHANGE
-    for keeper in KEEPERS:
-        kept = half_of(keeper, four, lists[keeper], state)
-        lists[keeper].publish(kept.line, {})
+    for aggregator in AGGREGATORS:
+        kept = aggregate_share_of(aggregator, four, lists[aggregator], state)
+        lists[aggregator].publish(kept.line, {})
         state = kept.exchange
     assert [one.closed for one in rounds_of(state)] == [True]
     state = state.withdrawn("UM", key_of("UM"))
@@ -222,11 +233,13 @@ def test_a_round_is_published_once_whoever_withdraws(listed, other_list):
     assert [notice.site for notice in state.of(Notice)] == ["NYU", "OHSU", "USM"]
     for again in (four, [four[0], *four[2:]]):
         with pytest.raises(ExchangeError, match="published before"):
-            half_of("Ministry", again, listed, state)
+            aggregate_share_of("Ministry", again, listed, state)
     three = ("NYU", "OHSU", "USM")
     summer = [shares_of(site, "summer", state, number=2) for site in three]
-    for keeper in KEEPERS:
-        state = half_of(keeper, summer, lists[keeper], state).exchange
+    for aggregator in AGGREGATORS:
+        state = aggregate_share_of(
+            aggregator, summer, lists[aggregator], state
+        ).exchange
     (new,) = rounds_of(state)
     assert (new.closed, new.hospitals) == (True, three)
 

@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-import keeper_rounds
+import aggregator_rounds
 import numpy as np
 import pytest
 import small_exchange as small
@@ -29,7 +29,7 @@ from fcforge_consortium.records.exchange import Exchange, save, union_of
 from fcforge_consortium.records.kinds import AggregateShare
 from fcforge_consortium.records.trust import Trust
 
-KEEPERS = ("Ministry", "University")
+AGGREGATORS = ("Ministry", "University")
 SITES = small.sites()[2:5]
 
 
@@ -45,36 +45,36 @@ def pem(folder, name):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A start with keepers, their keys, and the shares of three hospitals."""
+    """A start with aggregators, their keys, and the shares of three hospitals."""
     folder = tmp_path_factory.mktemp("round")
-    cards = tuple(card_of(name, key_of(name)) for name in KEEPERS)
-    start = small.start(keepers=cards, exact_allowed=True)
+    cards = tuple(card_of(name, key_of(name)) for name in AGGREGATORS)
+    start = small.start(aggregators=cards, exact_allowed=True)
     save(start, folder / "start.exchange")
-    for name in KEEPERS:
+    for name in AGGREGATORS:
         pem(folder, name)
     for mechanism, name in (("gaussian", "spring"), ("none", "exact")):
         asked = {"round": name, "mechanism": mechanism}
         for site in SITES:
             done = small.learned(start, site, signer=site, **asked)
-            for keeper, data in done.files.items():
-                (folder / f"{name} {site} {keeper}.share").write_bytes(data)
+            for aggregator, data in done.files.items():
+                (folder / f"{name} {site} {aggregator}.share").write_bytes(data)
     return folder
 
 
-def asked(world, shares, keeper, out, **more):
-    """What a keeper types."""
-    place = {"state": world / "start.exchange", "key": world / f"{keeper}.key"}
+def asked(world, shares, aggregator, out, **more):
+    """What an aggregator types."""
+    place = {"state": world / "start.exchange", "key": world / f"{aggregator}.key"}
     return AggregateRequest(shares=shares, out=out, **place, **more)
 
 
 def halves(world, folder, name, sites=SITES):
     """Both halves of a round, as files."""
     made = []
-    for keeper in KEEPERS:
-        shares = [world / f"{name} {site} {keeper}.share" for site in sites]
-        made.append(folder / f"{name} {keeper}.record")
-        listed = folder / f"{keeper}.rounds"
-        aggregate_files(asked(world, shares, keeper, made[-1], rounds=listed))
+    for aggregator in AGGREGATORS:
+        shares = [world / f"{name} {site} {aggregator}.share" for site in sites]
+        made.append(folder / f"{name} {aggregator}.record")
+        listed = folder / f"{aggregator}.rounds"
+        aggregate_files(asked(world, shares, aggregator, made[-1], rounds=listed))
     return made
 
 
@@ -131,13 +131,15 @@ def test_a_half_of_other_words_is_refused(world, tmp_path, arrays, monkeypatch):
         for name, array in arrays.items()
     }
     monkeypatch.setattr(type(found.exchange), "arrays", lambda self, record: forged)
-    with pytest.raises(ExchangeError, match="half 1 of 'Ministry'"):
+    with pytest.raises(ExchangeError, match="aggregate share 1 of 'Ministry'"):
         _ = found.read_numbers(half)
-    with pytest.raises(ExchangeError, match="half 1 of 'Ministry'"):
+    with pytest.raises(ExchangeError, match="aggregate share 1 of 'Ministry'"):
         found.check()
 
 
-def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monkeypatch):
+def test_an_aggregator_has_it_on_its_list_or_has_not_published(
+    world, tmp_path, monkeypatch
+):
     shares = [world / f"spring {site} Ministry.share" for site in SITES]
     listed = tmp_path / "list"
     place = (world, shares, "Ministry", tmp_path / "h.record")
@@ -152,7 +154,7 @@ def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monke
     assert len(RoundList.read(listed).lines) == 3
 
 
-def test_a_chain_has_no_keepers(world, tmp_path):
+def test_a_chain_has_no_aggregators(world, tmp_path):
     chain = empty_chain(settings("finetune"), Target(classes=("TC", "ASD")), "NYU")
     save(chain, tmp_path / "chain.fcx")
     request = replace(
@@ -178,11 +180,11 @@ def test_a_late_hospital_joins_the_next_round_and_is_charged_for_both(world, tmp
 
 
 def test_what_leaves_a_hospital_is_two_shares_and_a_notice(world):
-    for keeper in KEEPERS:
-        assert (world / f"spring {SITES[0]} {keeper}.share").is_file()
+    for aggregator in AGGREGATORS:
+        assert (world / f"spring {SITES[0]} {aggregator}.share").is_file()
     start = union_of([world / "start.exchange"], Trust())
     done = small.learned(start, SITES[0], signer=SITES[0], round="autumn")
-    assert set(done.files) == set(KEEPERS)
+    assert set(done.files) == set(AGGREGATORS)
     assert [record.kind for record in done.new] == ["notice"]
     assert dict(done.exchange.payloads).keys() == dict(start.payloads).keys()
 
@@ -193,11 +195,11 @@ def test_a_round_of_a_hundred_hospitals_is_quick(tmp_path, monkeypatch):
     numbers = np.arange(6_788)
     shares = []
     for k in range(100):
-        gave = keeper_rounds.shares_of(f"Hospital {k}", numbers=numbers)
+        gave = aggregator_rounds.shares_of(f"Hospital {k}", numbers=numbers)
         shares.append(gave["Ministry"])
     assert len(shares[0].data) < 64_000
     begun = time.perf_counter()
     with RoundList.open(tmp_path / "list") as listed:
-        given = (keeper_rounds.START_EXCHANGE, shares, key_of("Ministry"))
+        given = (aggregator_rounds.START_EXCHANGE, shares, key_of("Ministry"))
         aggregate(*given, Noise(10**6, 1.0, 6_788), listed)
     assert time.perf_counter() - begun < 5

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from exchange_records import key_of
-from keeper_rounds import (
-    KEEPERS,
+from aggregator_rounds import (
+    AGGREGATORS,
     SITES,
     SIZE,
     START_EXCHANGE,
-    half_of,
+    aggregate_share_of,
     numbers_of,
     shares_of,
 )
+from exchange_records import key_of
 
 from fcforge.core.errors import ExchangeError
 from fcforge_consortium.aggregation import rounds
@@ -33,11 +33,13 @@ def any_model(monkeypatch):
     monkeypatch.setattr(Exchange, "model", None)
 
 
-def kept(keeper, sites, folder, **more):
-    """A keeper's half of round "spring", each with a list of its own."""
+def kept(aggregator, sites, folder, **more):
+    """An aggregator's half of round "spring", each with a list of its own."""
     gave = [more.get("shares", {}).get(site) or SHARES[site] for site in sites]
-    with RoundList.open(folder / f"{keeper} {len(list(folder.iterdir()))}") as listed:
-        return half_of(keeper, gave, listed)
+    with RoundList.open(
+        folder / f"{aggregator} {len(list(folder.iterdir()))}"
+    ) as listed:
+        return aggregate_share_of(aggregator, gave, listed)
 
 
 SHARES = {site: shares_of(site) for site in (*SITES, "OHSU")}
@@ -64,11 +66,13 @@ def test_a_lost_share_is_named_and_nothing_is_changed(tmp_path):
     ]
 
 
-def test_a_keeper_with_the_other_half_at_hand_does_not_publish_another(tmp_path):
+def test_an_aggregator_with_the_other_half_at_hand_does_not_publish_another(tmp_path):
     one = kept("Ministry", FOUR, tmp_path)
     with RoundList.open(tmp_path / "list") as listed:
         with pytest.raises(ExchangeError, match="'OHSU'"):
-            half_of("University", [SHARES[s] for s in SITES], listed, one.exchange)
+            aggregate_share_of(
+                "University", [SHARES[s] for s in SITES], listed, one.exchange
+            )
         assert listed.lines[1:] == []
 
 
@@ -80,19 +84,23 @@ def test_different_shares_of_one_hospital(tmp_path):
         rounds_of(joined(one, two))
 
 
-def test_a_round_twice_by_one_keeper(tmp_path):
+def test_a_round_twice_by_one_aggregator(tmp_path):
     one = kept("Ministry", FOUR, tmp_path)
     two = kept("Ministry", SITES, tmp_path)
-    again = two.half.changed(number=2, signature="").signed(key_of("Ministry"))
+    again = two.aggregate_share.changed(number=2, signature="").signed(
+        key_of("Ministry")
+    )
     both = joined(one).joined([again], two.contents.payloads)
-    with pytest.raises(ExchangeError, match="keeper 'Ministry' has published it twice"):
+    with pytest.raises(
+        ExchangeError, match="aggregator 'Ministry' has published it twice"
+    ):
         rounds_of(both)
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"site": "Somebody"}, "keeper's key in the policy"),
+        ({"site": "Somebody"}, "aggregator's key in the policy"),
         ({"epsilon": 2.0}, "another budget"),
         ({"round": "summer"}, "that is not there"),
         ({"hospitals": 2}, "of 2 hospitals; the policy asks for 3"),
@@ -102,9 +110,11 @@ def test_a_round_twice_by_one_keeper(tmp_path):
 def test_a_forged_half_is_refused(tmp_path, change, why):
     whole = kept("Ministry", FOUR, tmp_path)
     if "hospitals" in change:
-        change = {"hospitals": whole.half.hospitals[:: change["hospitals"]]}
-    forged = whole.half.changed(**change, signature="").signed(key_of("Ministry"))
-    records = [r for r in whole.contents.records if r is not whole.half]
+        change = {"hospitals": whole.aggregate_share.hospitals[:: change["hospitals"]]}
+    forged = whole.aggregate_share.changed(**change, signature="").signed(
+        key_of("Ministry")
+    )
+    records = [r for r in whole.contents.records if r is not whole.aggregate_share]
     found = START_EXCHANGE.joined([*records, forged], whole.contents.payloads)
     with pytest.raises(ExchangeError, match=why):
         rounds_of(found)
@@ -112,13 +122,13 @@ def test_a_forged_half_is_refused(tmp_path, change, why):
 
 def test_a_half_by_another_key_or_of_another_share(tmp_path):
     whole = kept("Ministry", SITES, tmp_path)
-    records = [r for r in whole.contents.records if r is not whole.half]
-    thief = whole.half.signed(key_of("thief"))
-    first, *others = whole.half.hospitals
+    records = [r for r in whole.contents.records if r is not whole.aggregate_share]
+    thief = whole.aggregate_share.signed(key_of("thief"))
+    first, *others = whole.aggregate_share.hospitals
     moved = first.model_copy(update={"share": "ab" * 32})
-    shifted = whole.half.changed(hospitals=(moved, *others), signature="")
+    shifted = whole.aggregate_share.changed(hospitals=(moved, *others), signature="")
     wrong = {
-        "not by the keeper's key": thief,
+        "not by the aggregator's key": thief,
         "that 'NYU' did not give": shifted.signed(key_of("Ministry")),
     }
     for why, forged in wrong.items():
@@ -130,8 +140,10 @@ def test_a_half_by_another_key_or_of_another_share(tmp_path):
 def test_halves_with_different_noise(tmp_path):
     one = kept("Ministry", SITES, tmp_path)
     two = kept("University", SITES, tmp_path)
-    less = two.half.changed(variance="1", signature="").signed(key_of("University"))
-    records = [r for r in two.contents.records if r is not two.half]
+    less = two.aggregate_share.changed(variance="1", signature="").signed(
+        key_of("University")
+    )
+    records = [r for r in two.contents.records if r is not two.aggregate_share]
     found = joined(one).joined([*records, less], two.contents.payloads)
     with pytest.raises(ExchangeError, match="different noise"):
         rounds_of(found)
@@ -167,35 +179,45 @@ def test_sums_are_modular_and_exact():
     assert signed_numbers(added(halves)).tolist() == wrapped
 
 
-def test_a_keeper_opens_its_own_and_nobody_elses():
+def test_an_aggregator_opens_its_own_and_nobody_elses():
     gave = shares_of("NYU")
     words = [
-        opened(gave[name], ID, encryption_key(key_of(name)), SIZE) for name in KEEPERS
+        opened(gave[name], ID, encryption_key(key_of(name)), SIZE)
+        for name in AGGREGATORS
     ]
     np.testing.assert_array_equal(signed_numbers(added(words)), numbers_of("NYU"))
-    ministry, university = (encryption_key(key_of(name)) for name in KEEPERS)
+    ministry, university = (encryption_key(key_of(name)) for name in AGGREGATORS)
     with pytest.raises(ExchangeError, match="another key"):
         opened(gave["Ministry"], ID, university, SIZE)
     with pytest.raises(ExchangeError, match="12 numbers instead of 13"):
         opened(gave["Ministry"], ID, ministry, 13)
 
 
-@pytest.mark.parametrize("place", ["start", "round", "site", "keeper"])
+@pytest.mark.parametrize("place", ["base_model", "round", "site", "aggregator"])
 def test_a_ciphertext_is_good_for_one_place(place):
-    keepers = START_EXCHANGE.root.policy.keepers
-    sealed = seal(numbers_of("NYU"), keepers, ID, ("spring", "NYU"))["Ministry"]
-    said = {"start": ID, "round": "spring", "site": "NYU", "keeper": "Ministry"}
-    said[place] = "other"
-    bound = rounds._bound(said["start"], (said["round"], said["site"]), said["keeper"])
+    aggregators = START_EXCHANGE.root.policy.aggregators
+    sealed = seal(numbers_of("NYU"), aggregators, ID, ("spring", "NYU"))["Ministry"]
+    context = {
+        "base_model": ID,
+        "round": "spring",
+        "site": "NYU",
+        "aggregator": "Ministry",
+    }
+    context[place] = "other"
+    bound = rounds._bound(
+        context["base_model"],
+        (context["round"], context["site"]),
+        context["aggregator"],
+    )
     key = encryption_key(key_of("Ministry"))
     with pytest.raises(rounds.InvalidTag):
         rounds.SUITE.decrypt(sealed, key, bound)
 
 
 def test_nothing_is_encrypted_to_a_weak_key():
-    first, second = START_EXCHANGE.root.policy.keepers
+    first, second = START_EXCHANGE.root.policy.aggregators
     weak = first.model_copy(update={"encryption_key": "00" * 32})
-    with pytest.raises(ExchangeError, match="keeper 'Ministry' is weak"):
+    with pytest.raises(ExchangeError, match="aggregator 'Ministry' is weak"):
         seal(numbers_of("NYU"), [weak, second], ID, ("spring", "NYU"))
 
 
@@ -204,7 +226,7 @@ def test_a_file_is_read_as_it_was_written_and_says_what_it_is(tmp_path):
     path = tmp_path / "nyu.share"
     path.write_bytes(share.data)
     assert read_share(path) == share
-    assert (share.notice.site, share.keeper) == ("NYU", "University")
+    assert (share.notice.site, share.aggregator) == ("NYU", "University")
 
 
 def test_every_changed_byte_is_refused(tmp_path):

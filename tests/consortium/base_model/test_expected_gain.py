@@ -131,14 +131,14 @@ def worth(world, people, hospitals):
 
 
 def row_of(found, epsilon):
-    """What two keepers would add."""
-    return next(r for r in found.rows if (r.epsilon, r.keepers) == (epsilon, True))
+    """What two aggregators would add."""
+    return next(r for r in found.rows if (r.epsilon, r.aggregators) == (epsilon, True))
 
 
 def test_the_table_of_a_plan(world, monkeypatch):
     monkeypatch.setattr(module, "PARTITIONS", 4)
     found = worth(world, people=2000, hospitals=20)
-    assert [(r.epsilon, r.keepers) for r in found.rows[:2]] == [
+    assert [(r.epsilon, r.aggregators) for r in found.rows[:2]] == [
         (None, True),
         (8.0, True),
     ]

@@ -115,7 +115,7 @@ def test_an_honest_start_is_opened():
     ids=lambda fields: next(iter(fields)),
 )
 def test_claims_that_contradict_each_other_are_refused(fields):
-    with pytest.raises(ExchangeError, match="the start 0 of 'public start'"):
+    with pytest.raises(ExchangeError, match="the base model 0 of 'public people'"):
         forged(**fields)
 
 
@@ -153,7 +153,7 @@ def dead_axes():
 )
 def test_arrays_that_cannot_be_of_the_same_people_are_refused(name, change):
     known = None if name == "scans" else stored(name)
-    with pytest.raises(ExchangeError, match="the start 0 of 'public start'"):
+    with pytest.raises(ExchangeError, match="the base model 0 of 'public people'"):
         forged({name: change(known)})
 
 

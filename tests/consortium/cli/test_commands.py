@@ -53,7 +53,7 @@ def world(tmp_path_factory) -> Path:
         (folder / site).mkdir()
         write(folder / site / "data.npz", [site])
         good(consortium("keys", "new", folder / f"{site}.pem"))
-    axes = ("--set", "start.axes=4")
+    axes = ("--set", "base_model.axes=4")
     out = folder / "start.fcx"
     good(consortium("base-model", "--data", folder / "public.npz", *axes, "--out", out))
     first, second = SITES[:2]
@@ -211,7 +211,7 @@ def test_learning_tells_what_it_found_and_spends(world, tmp_path):
     assert "Each person spends epsilon 0.5 (delta 1e-06)." in answer.err
     assert f"{tmp_path / 'x.private'} must not" in answer.err
     alone = good(consortium("inspect", tmp_path / "x.record")).out
-    assert alone.startswith(f"release 1 of '{SITES[2]}'")
+    assert alone.startswith(f"contribution 1 of '{SITES[2]}'")
     page = ("--html", tmp_path / "p.html")
     refused(consortium("inspect", tmp_path / "x.record", *page), "single records")
     both = (tmp_path / "x.record", world / "r2.fcx")

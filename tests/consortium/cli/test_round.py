@@ -1,4 +1,4 @@
-"""A round as hospitals and keepers type it."""
+"""A round as hospitals and aggregators type it."""
 
 import json
 
@@ -7,14 +7,14 @@ import small_exchange as small
 
 from real_runs import consortium
 
-KEEPERS = ("Ministry", "University")
+AGGREGATORS = ("Ministry", "University")
 
 
-def test_a_keeper_is_made_once_and_gives_its_card_away(tmp_path):
+def test_an_aggregator_is_made_once_and_gives_its_card_away(tmp_path):
     made = consortium("aggregators", "new", "University", "--out", tmp_path / "u")
     assert made.code == 0
-    assert f"--aggregator {tmp_path / 'u.keeper'}" in made.out
-    assert '"name":"University"' in (tmp_path / "u.keeper").read_text()
+    assert f"--aggregator {tmp_path / 'u.card'}" in made.out
+    assert '"name":"University"' in (tmp_path / "u.card").read_text()
     again = consortium("aggregators", "new", "University", "--out", tmp_path / "u")
     assert (again.code, again.err.count("\n")) == (2, 1)
     assert "exists already" in again.err
@@ -22,14 +22,14 @@ def test_a_keeper_is_made_once_and_gives_its_card_away(tmp_path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A start with two keepers, and what three hospitals give to a round."""
+    """A start with two aggregators, and what three hospitals give to a round."""
     place = tmp_path_factory.mktemp("round")
     data = small.data_file(place)
     start = ["--data", data, "--sites", ",".join(small.sites()[:2])]
-    for name in KEEPERS:
+    for name in AGGREGATORS:
         consortium("aggregators", "new", name, "--out", place / name)
-        start += ["--aggregator", place / f"{name}.keeper"]
-    start += ["--set", "start.axes=4", "--out", place / "start.fcx"]
+        start += ["--aggregator", place / f"{name}.card"]
+    start += ["--set", "base_model.axes=4", "--out", place / "start.fcx"]
     unsigned = consortium("base-model", *start)
     assert unsigned.code == 2
     assert "must be signed" in unsigned.err
@@ -46,17 +46,24 @@ def folder(tmp_path_factory):
     return place
 
 
-def kept(folder, keeper, out, *more):
-    shares = sorted(folder.glob(f"*.{keeper}.share"))
-    given = ["--state", folder / "start.fcx", "--key", folder / keeper, "--out", out]
+def kept(folder, aggregator, out, *more):
+    shares = sorted(folder.glob(f"*.{aggregator}.share"))
+    given = [
+        "--state",
+        folder / "start.fcx",
+        "--key",
+        folder / aggregator,
+        "--out",
+        out,
+    ]
     return consortium("aggregate", *shares, *given, *more)
 
 
 def test_a_round_in_four_commands(folder, tmp_path):
     halves = []
-    for keeper in KEEPERS:
-        halves.append(tmp_path / f"{keeper}.record")
-        done = kept(folder, keeper, halves[-1])
+    for aggregator in AGGREGATORS:
+        halves.append(tmp_path / f"{aggregator}.record")
+        done = kept(folder, aggregator, halves[-1])
         assert done.code == 0, done.err
         assert "3 hospitals" in done.out
     again = kept(folder, "Ministry", tmp_path / "again.record")

@@ -151,7 +151,7 @@ def test_the_stated_budget_does_not_depend_on_who_took_part():
 
 
 def test_a_release_that_the_private_record_does_not_know_is_refused():
-    with pytest.raises(ConfigError, match=f"release 1 of '{SITE}'"):
+    with pytest.raises(ConfigError, match=f"contribution 1 of '{SITE}'"):
         learned(given(SITE).exchange, SITE)
 
 
@@ -224,7 +224,7 @@ def numbers_of(site):
     ids=str,
 )
 def test_a_budget_that_is_not_what_it_says_is_refused(fields):
-    with pytest.raises(ExchangeError, match=f"release 1 of '{SITE}'"):
+    with pytest.raises(ExchangeError, match=f"contribution 1 of '{SITE}'"):
         forged(**fields)
 
 
@@ -314,9 +314,11 @@ def test_a_hospital_of_one_mind_is_flagged():
 def test_what_a_file_holds_of_whom_is_counted_from_it():
     found = all_given()
     rows = {row[0]: row for row in describe(found).tables[-1].rows}
-    assert rows[f"release 1 of '{SITE}'"][-1] == str(found.model.size)
+    assert rows[f"contribution 1 of '{SITE}'"][-1] == str(found.model.size)
     public = found.arrays(found.root).values()
-    assert rows["start 0 of 'public start'"][-1] == str(sum(a.size for a in public))
+    assert rows["base model 0 of 'public people'"][-1] == str(
+        sum(a.size for a in public)
+    )
 
 
 def test_a_start_is_held_against_the_commonest_class():
@@ -412,8 +414,8 @@ def test_what_people_have_spent_is_possible(epsilon, delta, why):
 
 def test_notices_say_what_they_cost():
     names = ("Ministry", "University")
-    keepers = tuple(card_of(name, key_of(name)) for name in names)
-    around = start(keepers=keepers)
+    aggregators = tuple(card_of(name, key_of(name)) for name in names)
+    around = start(aggregators=aggregators)
     (notice,) = learned(around, SITE, signer=SITE, round="spring").new
     assert around.joined([notice]).model.spent(notice) == (1.0, 1e-6)
     for change in ({"spent_epsilon": 0.1}, {"epsilon": 1e6}, {"delta": 0.0}):

@@ -92,7 +92,7 @@ def test_local_noise_depends_on_seed_and_site_alone_or_on_nothing():
     assert not torch.equal(*secret)
 
 
-def test_keepers_add_noise_to_the_head_and_never_to_the_sum():
+def test_aggregators_add_noise_to_the_head_and_never_to_the_sum():
     """Two doses once over all sites: the exact sum goes on to the next round's count."""
     world = taught(order()[:2], form="sum", noise="seeded")
     total = exact_total(world, order()[:2])
@@ -111,7 +111,7 @@ def test_keepers_add_noise_to_the_head_and_never_to_the_sum():
 
 
 def test_the_space_is_fitted_for_the_planned_noise():
-    """Few people have more noise each than many, local noise more than that of two keepers."""
+    """Few people have more noise each than many, local noise more than that of two aggregators."""
     few = made(people=200, form="local", hospitals=4)
     assert few.planned_noise == noise_per_subject(200, 1.0, 4)
     assert made(people=10_000).planned_noise == noise_per_subject(10_000, 1.0)

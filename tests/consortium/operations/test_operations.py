@@ -205,9 +205,9 @@ def planned(folder, tmp_path):
     [
         ({"remove": "weight"}, "weight"),
         ({"sites": "Nowhere"}, "Nowhere"),
-        ({"overrides": ["start.axis=3"]}, "axes"),
+        ({"overrides": ["base_model.axis=3"]}, "axes"),
         ({"overrides": ["starts.axes=3"]}, "can be set"),
-        ({"overrides": ["start.axes=300"]}, "300"),
+        ({"overrides": ["base_model.axes=300"]}, "300"),
         ({"overrides": ["policy.max_epsilon=lots"]}, "lots"),
         ({"out": None}, "--out"),
         ({"exact": True, "epsilon": 1.0}, "--epsilon"),
@@ -222,7 +222,7 @@ def test_a_start_that_cannot_be_meant(planned, tmp_path, more, says):
 
 
 def test_a_start_is_written_with_its_policy(planned, folder, tmp_path):
-    said = ["start.axes=4", "policy.disorder=autism", "policy.max_epsilon=2.0"]
+    said = ["base_model.axes=4", "policy.disorder=autism", "policy.max_epsilon=2.0"]
     asked = planned(remove="age", overrides=said, sign=folder / "maker.pem")
     made = write_base_model(asked)
     assert open_exchange(tmp_path / "x.fcx", Trust(required=True)).id == made.id
@@ -236,7 +236,7 @@ def test_planned_exact_sums_are_taken(planned):
     with pytest.raises(ConfigError, match="exact_allowed=false"):
         write_base_model(planned(**said, overrides=["policy.exact_allowed=false"]))
     assert not planned().out.exists()
-    made = write_base_model(planned(**said, overrides=["start.axes=4"]))
+    made = write_base_model(planned(**said, overrides=["base_model.axes=4"]))
     assert made.root.policy.exact_allowed
 
 
@@ -254,9 +254,9 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_
         pull > usual["pull"]
     )  # fifty people's sums are noise: stay with the public head
     found = open_exchange(tmp_path / "50.fcx")
-    rows = found.root.worth.rows
+    rows = found.root.expected_gain.rows
     assert [row.epsilon for row in rows[:5]] == [None, 8.0, 4.0, 2.0, 1.0]
-    assert [row.keepers for row in rows] == [True] * 5 + [False] * 5
+    assert [row.aggregators for row in rows] == [True] * 5 + [False] * 5
     table = describe(found).tables[1]
     assert table.title == "Expected gain of a round"
     assert [row[0] for row in table.rows] == ["none (exact)", "8", "4", "2", "1"]
@@ -264,8 +264,8 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_
 
 
 def test_one_public_site_cannot_tell_what_sums_would_add(planned):
-    made = write_base_model(planned(sites=sites()[0], overrides=["start.axes=4"]))
-    assert made.root.worth is None
+    made = write_base_model(planned(sites=sites()[0], overrides=["base_model.axes=4"]))
+    assert made.root.expected_gain is None
     titles = [table.title for table in describe(made).tables]
     assert "Expected gain of a round" not in titles
 
@@ -302,14 +302,14 @@ def test_a_hospital_needs_no_torch(folder, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_nothing_is_given_to_keepers_whose_names_are_known_with_other_keys(
+def test_nothing_is_given_to_aggregators_whose_names_are_known_with_other_keys(
     folder, asked, tmp_path, monkeypatch
 ):
     cards = tuple(
         card_of(name, read_private(folder / f"{who}.pem"))
         for name, who in (("Ministry", SITE), ("University", OTHER))
     )
-    state = save(start(keepers=cards), tmp_path / "swapped.fcx")
+    state = save(start(aggregators=cards), tmp_path / "swapped.fcx")
     monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
     write_keyring(read_keyring().add("University", cards[0].key))
     given = asked(state=state, round="spring", sign=folder / f"{SITE}.pem")

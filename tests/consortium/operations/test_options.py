@@ -228,7 +228,7 @@ OPTIONS = {
         "without": ["--without", SITE],
         "remove": ["--remove", "weight"],
         "dataset": ["--dataset", "simulated"],
-        "overrides": ["--set", "start.axes=3"],
+        "overrides": ["--set", "base_model.axes=3"],
         "people": ["--people", "100000"],
         "hospitals": ["--hospitals", "100"],
         "epsilon": ["--epsilon", "0.1"],

@@ -86,7 +86,7 @@ def test_other_zips_are_refused(data):
     with pytest.raises(ExchangeError, match="something other"):
         archive.unpack(zipped(parts))  # another date
     for name in ("../x", "payloads/notes.txt", f"payloads/{SHA}.safetensors"):
-        with pytest.raises(ExchangeError, match="not of its records"):
+        with pytest.raises(ExchangeError, match="do not belong to its records"):
             archive.unpack(zipped({**parts, name: b"scans"}))
 
 
@@ -199,16 +199,16 @@ def test_nothing_hides_beside_the_arrays():
     scans = save({"a": np.zeros(2)}, metadata={"scans": "0.25 0.5"})
     for data in (hidden({"__metadata__": {"scans": "0.25"}}), spaced, scans):
         with pytest.raises(ExchangeError, match="hide"):
-            load_arrays(data, "release")
+            load_arrays(data, "contribution 1")
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 40, struct.pack("<Q", 2**62) + b"{}"])
 def test_damage_is_no_traceback(data):
     with pytest.raises(ExchangeError, match="cannot be read"):
-        load_arrays(data, "release")
+        load_arrays(data, "contribution 1")
 
 
 @pytest.mark.parametrize("bad", [np.array([np.nan]), np.array([1e308 * 10])])
 def test_numbers_are_finite(bad):
-    with pytest.raises(ExchangeError, match="no number"):
-        load_arrays(save_arrays({"a": bad}), "release")
+    with pytest.raises(ExchangeError, match="not finite numbers"):
+        load_arrays(save_arrays({"a": bad}), "contribution 1")

@@ -42,7 +42,7 @@ class AnyRecords:
 @pytest.fixture(autouse=True)
 def any_records(monkeypatch):
     place = f"{__name__}:AnyRecords"
-    monkeypatch.setattr(exchange, "MODELS", {"start": place, "chain": place})
+    monkeypatch.setattr(exchange, "MODELS", {"base_model": place, "chain": place})
 
 
 START = record(records.BaseModelRecord, site="maker")
@@ -103,13 +103,15 @@ def test_another_root_is_refused():
 
 def test_two_releases_with_one_number_are_refused():
     first = release(people="some")
-    with pytest.raises(ExchangeError, match=r"release 1 of 'NYU'.*the same number"):
+    with pytest.raises(
+        ExchangeError, match=r"contribution 1 of 'NYU'.*the same number"
+    ):
         joined(first, release(people="others"))
 
 
 def test_a_copied_commitment_is_refused():
     """A copy of NYU's numbers under another name counted twice."""
-    with pytest.raises(ExchangeError, match="as the release 1 of"):
+    with pytest.raises(ExchangeError, match="as the contribution 1 of"):
         joined(release("NYU", people="some"), release("UM", people="some"))
 
 
@@ -117,7 +119,7 @@ def test_copied_numbers_are_refused():
     """Merged, they were a file that nobody could read."""
     first, arrays = release("NYU")
     copy = release("UM")[0].changed(payload=first.payload)
-    with pytest.raises(ExchangeError, match="same numbers as the release 1 of"):
+    with pytest.raises(ExchangeError, match="same numbers as the contribution 1 of"):
         joined((first, arrays), (copy, arrays))
 
 
@@ -182,7 +184,9 @@ def test_what_a_stolen_old_key_signs_later_is_refused():
     found = before.rotated("NYU", key_of("NYU"), key_of("new"))
     stolen, arrays = release(number=2, signer="NYU")
     for order in (found.joined, before.joined([stolen], arrays).joined):
-        with pytest.raises(ExchangeError, match=r"release 2 of .NYU.*does not vouch"):
+        with pytest.raises(
+            ExchangeError, match=r"contribution 2 of .NYU.*does not vouch"
+        ):
             order([*found.records, stolen], arrays)
     thief = before.rotated("NYU", key_of("NYU"), key_of("thief"))
     with pytest.raises(ExchangeError, match="different"):
@@ -201,14 +205,14 @@ def test_a_withdrawal_holds_wherever_it_is_merged():
     before = joined(release("NYU", signer="NYU"), release("UM", signer="UM"))
     after = before.withdrawn("NYU", key_of("NYU"))
     assert {r.title for r in after.records} == {
-        "release 1 of 'UM'",
+        "contribution 1 of 'UM'",
         "withdrawal 1 of 'NYU'",
     }
     assert len(after.payloads) == 2
     assert after.merged(before).id == before.merged(after).id == after.id
 
 
-def test_no_respelling_escapes_a_withdrawal():
+def test_no_other_encoding_escapes_a_withdrawal():
     """Anybody could undo a withdrawal by writing the signature in capitals."""
     made, arrays = release(signer="NYU")
     after = ROOT.joined([made], arrays).withdrawn("NYU", key_of("NYU"))
@@ -325,17 +329,22 @@ def test_verify_says_who_signed(signed_file):
     ring = Keyring().add("NYU", public_of("NYU"))
     checks = verify(signed_file, Trust(required=True, keyring=ring))
     assert all(check.ok for check in checks)
-    assert "(NYU)" in next(c for c in checks if c.name == "release 1 of 'NYU'").detail
+    assert (
+        "(NYU)" in next(c for c in checks if c.name == "contribution 1 of 'NYU'").detail
+    )
 
 
 @pytest.mark.parametrize(
     ("trust", "name"),
     [
-        (Trust(keys=(public_of("UM"),)), "release 1 of 'NYU'"),
-        (Trust(keyring=Keyring().add("NYU", public_of("UM"))), "release 1 of 'NYU'"),
+        (Trust(keys=(public_of("UM"),)), "contribution 1 of 'NYU'"),
+        (
+            Trust(keyring=Keyring().add("NYU", public_of("UM"))),
+            "contribution 1 of 'NYU'",
+        ),
         (
             Trust(keyring=Keyring().add("NYU", public_of("NYU")).revoke("NYU")),
-            "release 1 of 'NYU'",
+            "contribution 1 of 'NYU'",
         ),
     ],
 )
@@ -416,7 +425,7 @@ def test_a_private_record_knows_what_was_seen(tmp_path):
 def excusing(site, *gone):
     """A withdrawal by a site that says that records of others went with it."""
     mine, _ = release(site)
-    took = records.Withdrawn(kind="release", number=1, commitment=mine.commitment)
+    took = records.Withdrawn(kind="contribution", number=1, commitment=mine.commitment)
     ids = tuple(sorted({mine.id, *gone}))
     return record(
         records.Withdrawal, site, 1, (START.id,), site, takes=(took,), gone=ids
@@ -434,7 +443,10 @@ def test_nobody_excuses_that_a_record_of_another_is_missing(tmp_path):
         private.publish(own.having_seen(whole), {})
     forged = joined().joined([excusing("UM", mine.id)])
     dropped = save(forged, tmp_path / "dropped.fcx")
-    for expect, named in ((seen, "release 1 of 'NYU'"), (private.path, "what 'NYU'")):
+    for expect, named in (
+        (seen, "contribution 1 of 'NYU'"),
+        (private.path, "what 'NYU'"),
+    ):
         last = verify(dropped, Trust(), expect)[-1]
         assert not last.ok
         assert named in last.detail
@@ -460,7 +472,7 @@ def test_a_withdrawal_that_takes_its_own_parent_needs_a_key_that_stands(tmp_path
     """A stolen old key signs it; it goes with what it takes, and must be asked before."""
     made, arrays = release(signer="A")
     given = joined((made, arrays))
-    taken = records.Withdrawn(kind="release", number=1, commitment=made.commitment)
+    taken = records.Withdrawn(kind="contribution", number=1, commitment=made.commitment)
     said = {"takes": (taken,), "gone": ()}
     stolen = records.make(records.Withdrawal, "NYU", 1, (made.id,), key_of("A"), **said)
     rotated = given.rotated("NYU", key_of("A"), key_of("new"))
@@ -483,10 +495,10 @@ def test_kinds_that_the_root_does_not_know_are_refused():
     chain = record(records.Chain, site="maker")
     made, arrays = release()
     other = made.changed(parents=(chain.id,))
-    with pytest.raises(ExchangeError, match="no place around a chain"):
+    with pytest.raises(ExchangeError, match="cannot build on a chain"):
         Exchange(chain).joined([other], arrays)
     step = record(records.Step, "UM", 1, (START.id,), payload=made.payload)
-    with pytest.raises(ExchangeError, match="no place around a start"):
+    with pytest.raises(ExchangeError, match="cannot build on a base model"):
         ROOT.joined([step], arrays)
 
 

@@ -78,16 +78,16 @@ def test_keys_under_which_anybody_can_sign_are_refused():
             assert not fits(key, "0" * 128, b"whatever")
 
 
-def test_a_key_has_one_spelling():
+def test_a_key_has_one_encoding():
     good = public_hex(Ed25519PrivateKey.generate())
     assert key_fault(good) == ""
     for other in (good.upper(), f" {good}", good[:-1], f"{good}\n", "g" * 64, ""):
         assert "hex digits" in key_fault(other)
     for beyond in (PRIME + 1, PRIME + 9, 2**255 - 1):
-        assert "one spelling" in key_fault(beyond.to_bytes(32, "little").hex())
+        assert "canonical encoding" in key_fault(beyond.to_bytes(32, "little").hex())
 
 
-def test_a_signature_fits_its_message_its_key_and_one_spelling():
+def test_a_signature_fits_its_message_its_key_and_one_encoding():
     key = Ed25519PrivateKey.generate()
     public = public_hex(key)
     signature = key.sign(b"message").hex()

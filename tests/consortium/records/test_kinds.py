@@ -122,20 +122,22 @@ def test_what_cannot_be_a_record_is_said():
     ):
         record(
             records.Withdrawal,
-            takes=({"kind": "release", "number": 0, "commitment": SHA},),
+            takes=({"kind": "contribution", "number": 0, "commitment": SHA},),
         )
 
 
 def test_a_budget_of_which_nothing_is_expected_is_told_by_its_numbers():
     gains = {None: 0.05, 4.0: 0.02, 1.0: 0.004}
     rows = [
-        records.ExpectedGainRow(epsilon=epsilon, keepers=True, gain=gain, error=0.005)
+        records.ExpectedGainRow(
+            epsilon=epsilon, aggregators=True, gain=gain, error=0.005
+        )
         for epsilon, gain in gains.items()
     ]
-    worth = records.ExpectedGain(public=0.7, pooled=0.06, rows=tuple(rows))
-    found = record(records.BaseModelRecord, worth=worth)
+    expected_gain = records.ExpectedGain(public=0.7, pooled=0.06, rows=tuple(rows))
+    found = record(records.BaseModelRecord, expected_gain=expected_gain)
     for epsilon in (1.0, 0.5):
-        assert "(gain +0.004 ± 0.005)" in found.hopeless(epsilon, keepers=True)
+        assert "(gain +0.004 ± 0.005)" in found.hopeless(epsilon, aggregators=True)
     for epsilon in (2.0, 4.0, 8.0, None):  # the next row that is not below has worth
-        assert not found.hopeless(epsilon, keepers=True)
-    assert not found.hopeless(1.0, keepers=False)  # nothing is known of that way
+        assert not found.hopeless(epsilon, aggregators=True)
+    assert not found.hopeless(1.0, aggregators=False)  # nothing is known of that way

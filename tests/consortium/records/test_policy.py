@@ -64,13 +64,13 @@ class Table(Closed):
     b: tuple[float, ...] = ()
 
 
-def test_one_spelling():
+def test_each_value_has_one_encoding():
     assert read_canonical(TypeAdapter(Table), b'{"a":1,"b":[0.5]}', "it") == Table(
         a=1, b=(0.5,)
     )
-    respelled = [b'{"b":[0.5],"a":1}', b'{"a":1, "b":[]}', b'{"a":1,"b":[1]}']
-    for data in [*respelled, b'{"a":1,"a":1,"b":[]}', b'{"a":1,"b":[5e-1]}']:
-        with pytest.raises(ExchangeError, match="is not written as"):
+    reencoded = [b'{"b":[0.5],"a":1}', b'{"a":1, "b":[]}', b'{"a":1,"b":[1]}']
+    for data in [*reencoded, b'{"a":1,"a":1,"b":[]}', b'{"a":1,"b":[5e-1]}']:
+        with pytest.raises(ExchangeError, match="not in the canonical form"):
             read_canonical(TypeAdapter(Table), data, "it")
 
 
@@ -267,7 +267,7 @@ def test_people_and_budgets_have_bounds():
     [
         {"max_delta": 2.0},
         {"most_people": 0},
-        {"keepers": "us"},
+        {"aggregators": "us"},
         {"patient": "control"},
         {"others": ("BP", "control")},
         {"control": "HC", "patient": "hc"},
@@ -297,13 +297,13 @@ def test_a_sign_can_tell_diagnoses_apart():
     assert Policy(control="MCI-", patient="MCI+").target.classes == ("MCI-", "MCI+")
 
 
-def test_two_keepers_who_are_not_one():
+def test_two_aggregators_who_are_not_one():
     names = ("University", "Ministry", "Third")
     cards = [card_of(name, key_of(name)) for name in names]
     assert Policy.of({}) == Policy()
-    assert Policy.of({}, cards[:2]).keepers == tuple(cards[:2])
+    assert Policy.of({}, cards[:2]).aggregators == tuple(cards[:2])
     wrong = {
-        "one keeper": cards[:1],
+        "one aggregator": cards[:1],
         "at most 2 items": cards,
         "one and the same": [cards[0], card_of("Ministry", key_of("University"))],
         "'university' are one": [cards[0], card_of("university", key_of("Ministry"))],
@@ -313,8 +313,8 @@ def test_two_keepers_who_are_not_one():
             Policy.of({}, named)
 
 
-def test_nobody_puts_an_encryption_key_beside_a_keepers_key():
-    """Whoever made a start could name known keepers, and keys of his own to encrypt to."""
+def test_nobody_puts_an_encryption_key_beside_an_aggregators_key():
+    """Whoever made a start could name known aggregators, and keys of his own to encrypt to."""
     card = card_of("University", key_of("University"))
     thief = card_of("University", key_of("thief"))
     said = dict(card)
@@ -328,10 +328,10 @@ def test_nobody_puts_an_encryption_key_beside_a_keepers_key():
     assert Aggregator(**said) == card
 
 
-def test_one_keeper_under_two_names_is_refused_on_reading_too():
+def test_one_aggregator_under_two_names_is_refused_on_reading_too():
     twice = [card_of(name, key_of("University")) for name in ("University", "Ministry")]
     with pytest.raises(ValidationError, match="one and the same"):
-        Policy(keepers=tuple(twice))
+        Policy(aggregators=tuple(twice))
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ def test_who_signed():
     )
     first = all_of_them[0].key[:16]
     assert good.more[0] == f"Keys: NYU {signed.key[:16]}, UM {first}."
-    sealed = record(BaseModelRecord, site="public start", signer="maker")
+    sealed = record(BaseModelRecord, site="public people", signer="maker")
     told = description.who_signed(sealed, [signed])
     assert "(2 authors)" in told.say
-    assert f"public start {sealed.key[:16]}" in told.more[0]
+    assert f"public people {sealed.key[:16]}" in told.more[0]
     bare = description.who_signed(record(Chain), all_of_them)
     assert (bare.kind, bare.say) == (good.kind, good.say)
     assert f"that they all build on: {record(Chain).id}" in bare.more[-1]
@@ -38,7 +38,7 @@ def test_who_signed():
 def test_the_tables_count_what_is_there():
     exchange = all_given()
     rows = describe(exchange).tables[-1].rows
-    numbers = [int(row[-1]) for row in rows if row[0].startswith("release")]
+    numbers = [int(row[-1]) for row in rows if row[0].startswith("contribution")]
     assert numbers == [exchange.model.size] * len(sites()[2:])
     assert len(rows) == len(exchange.everything)
     budgets = [row[2] for row in rows]

@@ -32,7 +32,7 @@ def test_the_page_holds_all_that_a_board_reads(described):
 
 
 def test_what_an_epsilon_would_buy_is_drawn_where_it_is_known():
-    told = releases().root.worth
+    told = releases().root.expected_gain
     assert told is not None
     first = pictures(releases())[0]
     assert first.title == "Expected gain over the base model, by epsilon"

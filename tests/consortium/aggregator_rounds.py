@@ -1,4 +1,4 @@
-"""Hospitals, two keepers and a start, without scans: what they send each other."""
+"""Hospitals, two aggregators and a start, without scans: what they send each other."""
 
 import numpy as np
 from exchange_records import ARRAYS, key_of, record
@@ -12,14 +12,14 @@ from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.kinds import read_record
 from fcforge_consortium.records.policy import Policy
 
-KEEPERS = ("Ministry", "University")
+AGGREGATORS = ("Ministry", "University")
 SITES = ("NYU", "UM", "USM")
 SIZE = 12
 NOISE = Noise(sigma=5, grid=2.0**-20, size=SIZE)
 POLICY = Policy(
     fewest_hospitals=3,
     exact_allowed=True,
-    keepers=tuple(card_of(name, key_of(name)) for name in KEEPERS),
+    aggregators=tuple(card_of(name, key_of(name)) for name in AGGREGATORS),
 )
 
 
@@ -38,7 +38,7 @@ def numbers_of(site):
 
 
 def shares_of(site, name="spring", exchange=START_EXCHANGE, **changes):
-    """The shares of a hospital by keeper."""
+    """The shares of a hospital by aggregator."""
     said = {
         "site": site,
         "round": name,
@@ -53,7 +53,7 @@ def shares_of(site, name="spring", exchange=START_EXCHANGE, **changes):
     spent = changes.pop("spent", Spent(1.0, 1e-6))
     receipt = LedgerEntry(**{**said, **changes})
     _, files = give(exchange, receipt, numbers, spent, key_of(signer))
-    return {keeper: parsed(data) for keeper, data in files.items()}
+    return {aggregator: parsed(data) for aggregator, data in files.items()}
 
 
 def parsed(data):
@@ -61,7 +61,9 @@ def parsed(data):
     return Share(read_record(line), sealed)
 
 
-def half_of(keeper, shares, listed, exchange=START_EXCHANGE, noise=NOISE, **more):
-    """What a keeper makes of the shares of hospitals."""
-    mine = [one[keeper] for one in shares]
-    return aggregate(exchange, mine, key_of(keeper), noise, listed, **more)
+def aggregate_share_of(
+    aggregator, shares, listed, exchange=START_EXCHANGE, noise=NOISE, **more
+):
+    """What an aggregator makes of the shares of hospitals."""
+    mine = [one[aggregator] for one in shares]
+    return aggregate(exchange, mine, key_of(aggregator), noise, listed, **more)
