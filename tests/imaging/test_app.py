@@ -194,6 +194,41 @@ def test_trees_of_other_tools_to_sites_without_editing(
     np.testing.assert_allclose(cohort.fc[3], expected, atol=1e-5)
 
 
+def test_motion_tables_of_older_versions_are_read(
+    tmp_path: Path, aal, blocks, small_grid, lines
+):
+    root = tmp_path / "fmriprep"
+    fmriprep_tree(root, small_grid, 3, affine=SMALL)
+    shutil.rmtree(root / "sub-03")
+    fmriprep_subject(root, "03", small_grid, affine=SMALL, tr=3.0)
+    for ending in ("tsv", "json"):  # as fMRIPrep before 20.2 named them
+        (table,) = (root / "sub-01").rglob(f"*-confounds_timeseries.{ending}")
+        table.rename(table.with_name(table.name.replace("timeseries", "regressors")))
+    (table,) = (root / "sub-02").rglob("*-confounds_timeseries.tsv")
+    table.unlink()
+    ask = {"report": False, "say": lines.append}
+    common = {"source": root, "atlas": str(blocks[0]), **ask}
+    assert fc_command(out=tmp_path / "a", denoise="none", **common) == 0, lines
+    assert "sub-02: no motion table: mean_fd is unknown" in lines
+    assert any(
+        s.startswith("site North mixes repetition times (2, 3 s)") for s in lines
+    )
+    people = pd.read_csv(tmp_path / "a" / "participants.tsv", sep="\t")
+    assert people["mean_fd"].notna().tolist() == [True, False, True]
+    # confounds are taken from the older name, too
+    code = fc_command(
+        out=tmp_path / "b", denoise="motion", participant_label=["01"], **common
+    )
+    assert code == 0, lines
+    root = tmp_path / "xcpd"
+    xcpd_tree(root, list(aal.roi_names), n=2)
+    (table,) = (root / "sub-01").rglob("*_motion.tsv")
+    table.rename(table.with_name(table.name.replace("motion", "desc-filtered_motion")))
+    assert fc_command(source=root, out=tmp_path / "c", **ask) == 0, lines
+    people = pd.read_csv(tmp_path / "c" / "participants.tsv", sep="\t")
+    assert people["mean_fd"].notna().all()
+
+
 def test_options_without_effect_are_refused(tmp_path: Path, aal, lines):
     xcpd_tree(tmp_path / "in", list(aal.roi_names), n=2)
     ask = {

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from fcforge.core.errors import DataError
 from fcforge.imaging.people import (
     Outcome,
     find_table,
+    mixed_trs,
     participant_table,
     read_people,
     read_table,
@@ -125,6 +127,18 @@ def test_rows_join_the_users_columns_and_the_sidecars(tmp_path):
     assert one["file"] == "sub-1/func/sub-1_relmat.tsv"
     assert list(one) == list(two)
     assert two["site_id"] == "n/a"
+
+
+def test_a_site_with_two_repetition_times_is_reported():
+    rows = pd.DataFrame(
+        [("A", "2"), ("A", "10"), ("A", "n/a"), ("B", "2"), ("B", "2")],
+        columns=["site_id", "tr"],
+    )
+    assert mixed_trs(rows) == [
+        "site A mixes repetition times (2, 10 s): its subjects were not scanned alike."
+    ]
+    assert mixed_trs(rows.drop(columns="site_id")) == []
+    assert mixed_trs(pd.DataFrame()) == []
 
 
 def test_one_failure_does_not_stop_the_others():

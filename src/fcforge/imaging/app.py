@@ -195,6 +195,8 @@ class _Maker:
             tool = layouts.made_by(self.request.source)
         first = next(iter(self.sources.values()))[0]
         done = (len(rows), len(rows) + len(outcome.failed))
+        for message in people.mixed_trs(rows):
+            say(message)
         methods = describe_methods(self.request, self.atlas, first, tool, done)
         write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
         say(f"a methods paragraph for your paper is in {out / 'methods.md'}")

@@ -168,7 +168,14 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     with at(source.path):
         run = make(source, atlas, request)
         fd = denoise.framewise_displacement(source.motion) if source.motion else None
-    return run if fd is None else run._replace(fd=fd[request.drop :])
+    if fd is not None:
+        return run._replace(fd=fd[request.drop :])
+    if not source.expects_motion:
+        return run
+    problem = "no motion table"
+    if source.motion is not None:
+        problem = f"no framewise displacement in {source.motion.name}"
+    return run._replace(warnings=(*run.warnings, f"{problem}: mean_fd is unknown"))
 
 
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:

@@ -80,6 +80,11 @@ class Source:
         return self.tool == "fmriprep"
 
     @property
+    def expects_motion(self) -> bool:
+        """Whether the tool writes a table with framewise displacement."""
+        return any(files.motion for files in LAYOUTS.get(self.tool, ()))
+
+    @property
     def mask(self) -> Path | None:
         """Brain mask beside it, where fMRIPrep wrote one."""
         name = re.sub(r"_desc-\w+_bold", "_desc-brain_mask", self.path.name)
@@ -173,10 +178,11 @@ class Files:
     kind : {"scan", "series"}
     run : str
         Part of the file name that follows the name of the run, as a regular expression.
-    motion : str
-        Where the motion table lies, with the name of the run; "" for none.
+    motion : tuple of str
+        Names of the motion table, with ``{}`` for the name of the run, newest version of the tool
+        first; empty for tools that write none.
     motion_folder : callable
-        From which folder; by default that of the file.
+        Returns the folder of the motion table of a file; by default that of the file.
     of_atlas : bool
         The file name has to contain the requested atlas.
     about : callable
@@ -186,7 +192,7 @@ class Files:
     pattern: str
     kind: Literal["scan", "series"]
     run: str = "$"
-    motion: str = ""
+    motion: tuple[str, ...] = ()
     motion_folder: Callable[[Path], Path] = lambda path: path.parent
     of_atlas: bool = False
     about: Callable[[Path, FCRequest], dict[str, str] | None] = lambda path, request: {}
@@ -194,10 +200,11 @@ class Files:
     def motion_of(self, path: Path) -> Path | None:
         """Return the motion table of a file, if there is one."""
         run = re.sub(self.run, "", stem_of(path.name))
-        if not self.motion:
-            return None
-        candidates = self.motion_folder(path).glob(self.motion.format(run))
-        return next(iter(sorted(candidates)), None)
+        folder = self.motion_folder(path)
+        for name in self.motion:
+            for table in sorted(folder.glob(name.format(run))):
+                return table
+        return None
 
 
 def _of_fmriprep(path: Path) -> Path:
@@ -239,7 +246,12 @@ def _series(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 _XCPD_RUN = r"_(space|seg|atlas|res|den|stat|desc)-.*$"
-_XCPD_MOTION = "{}_motion.tsv"
+_XCPD_MOTION = ("{}_motion.tsv", "{}_desc-filtered_motion.tsv")
+# fMRIPrep before 20.2 wrote _regressors.
+_FMRIPREP_MOTION = (
+    "{}_desc-confounds_timeseries.tsv",
+    "{}_desc-confounds_regressors.tsv",
+)
 # Where a tool has files of several kinds, a run is taken from the first that has it.
 LAYOUTS: dict[str, tuple[Files, ...]] = {
     "fmriprep": (
@@ -247,7 +259,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "sub-*/**/*_space-MNI*_desc-preproc_bold.nii*",
             "scan",
             r"_space-[^_]+|_res-[^_]+|_desc-.*$",
-            "{}_desc-confounds_timeseries.tsv",
+            _FMRIPREP_MOTION,
         ),
     ),
     "xcpd": (
@@ -265,7 +277,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "**/func/**/*_desc-Mean*_timeseries.1D",
             "series",
             r"_(space|reg|atlas|res|desc)-.*$",
-            "{}*framewise-displacement-power.1D",
+            ("{}*framewise-displacement-power.1D",),
             of_atlas=True,
         ),
     ),
@@ -274,7 +286,10 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "**/ROISignals_*/ROISignals_*.*",
             "series",
             "^ROISignals_",
-            "../../RealignParameter/{0}/FD_Power_{0}.txt",
+            (
+                "../../RealignParameter/{0}/FD_Power_{0}.txt",
+                "../../RealignParameter/{0}/FD_Jenkinson_{0}.txt",
+            ),
             about=_dpabi,
         ),
     ),
@@ -283,7 +298,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "**/sub-*/func/**/*_feature-*_atlas-*_timeseries.tsv",
             "series",
             r"_feature-.*$",
-            "{}_desc-confounds_timeseries.tsv",
+            _FMRIPREP_MOTION,
             _of_fmriprep,
             of_atlas=True,
         ),

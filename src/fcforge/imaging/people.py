@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
+SITE_COLUMNS = ("site", "site_id")
 Row = Mapping[str, Any]
 People = Mapping[str, Row]  # by subject, without ``sub-``
 # Columns of participants.tsv and the keys of the FC sidecars that fill them.
@@ -219,6 +220,28 @@ def participant_table(
                     row[column] = _cell_text(sidecar[key])
             rows.append({**row, "file": str(file)})
     return pd.DataFrame(rows, dtype=str).fillna("n/a")
+
+
+def mixed_trs(people: "pd.DataFrame") -> list[str]:
+    """Return a message for every site whose subjects have different repetition times.
+
+    Parameters
+    ----------
+    people : DataFrame
+        Table of `participant_table`.
+    """
+    site = column_of(list(people.columns), SITE_COLUMNS)
+    if not site or "tr" not in people:
+        return []
+    messages = []
+    for name, rows in people.groupby(site):
+        times = sorted({tr for tr in rows["tr"] if tr != "n/a"}, key=float)
+        if len(times) > 1:
+            messages.append(
+                f"site {name} mixes repetition times ({', '.join(times)} s): its subjects were "
+                "not scanned alike."
+            )
+    return messages
 
 
 def _cell_text(value: Any) -> str:

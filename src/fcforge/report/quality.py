@@ -9,7 +9,7 @@ import pandas as pd
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
-from fcforge.imaging.people import by_reason
+from fcforge.imaging.people import by_reason, mixed_trs
 from fcforge.report.figures import (
     MUTED,
     SERIES,
@@ -101,6 +101,7 @@ def group_page(
     if len(people):
         sections.append(Section("Subjects", _subjects(people)))
     warnings = [("serious", text) for text in by_reason(failed)]
+    warnings += [("caution", text) for text in mixed_trs(people)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
     sections.append(Section("Methods", (methods,), note))
     title = f"{len(people)} of {len(people) + len(failed)} subjects have FC"
