@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from fcforge.core.component import Component
 from fcforge.data.checks import check_cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
-from fcforge.imaging.app import WORDS, describe_methods
+from fcforge.imaging.app import SENTENCES, describe_methods
 from fcforge.imaging.atlas import Atlas, aal116, names_only
 from fcforge.imaging.denoise import COMPONENTS, PRESETS
 from fcforge.imaging.layouts import LAYOUTS, Source
 from fcforge.imaging.options import FCRequest
+from fcforge.imaging.people import Failure
 
 SMALL = np.diag([12.0, 12, 12, 1])
 SMALL[:3, 3] = [-90, -125, -71]
@@ -129,7 +131,10 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
         fc_command(source=tmp_path / "in", out=tmp_path / "out", say=lines.append) == 0
     )
     out = tmp_path / "out"
-    assert "2 of 2 have FC" in (out / "methods.md").read_text()
+    methods = (out / "methods.md").read_text()
+    assert "2 of 2 subjects have FC" in methods
+    # the confounds hold cosines, which are the high-pass
+    assert "kept frequencies below 0.1 Hz." in methods
     assert "motion = full" in (out / "group.html").read_text()
     assert lines[-2].endswith("methods.md")
     stem = "sub-01_task-rest_space-MNI152NLin2009cAsym_atlas-AAL116_stat-"
@@ -319,6 +324,21 @@ def test_trouble_is_one_line_each_and_the_others_finish(
     assert len(log) == 1 + len(wanted)
     assert "2 of 9 subjects have FC" in (out / "group.html").read_text()
     assert "2 of 9 subjects have FC" in lines[-1]
+    methods = (out / "methods.md").read_text()
+    assert "10% such ROIs were excluded (1 subject)." in methods
+    assert "No scan and no time series was found for 1 subject." in methods
+    assert "The files of 5 subjects could not be used" in methods
+    assert "2 of 9 subjects have FC." in methods
+    # two jobs of a cluster, one subject each: neither removes the other's failures
+    ask = {"atlas": str(blocks[0]), "atlas_lut": blocks[1], "say": lines.append}
+    for subject in ("02", "05"):
+        ask["participant_label"] = [subject]
+        denoise = "none" if subject == "05" else "simple"
+        fc_command(source=root, out=out, denoise=denoise, report=False, **ask)
+    failed = pd.read_csv(out / "logs" / "failed.tsv", sep="\t")
+    assert set(failed["participant_id"]) == set(wanted) - {"sub-05"}
+    assert sorted(set(failed["criterion"])) == ["empty_rois", "error", "no_data"]
+    assert "3 of 9 subjects have FC." in (out / "methods.md").read_text()
 
 
 def test_119_rois_is_one_line_and_the_others_finish(tmp_path: Path, lines):
@@ -718,29 +738,39 @@ def made(
     kind: str = "scan",
     made_by: str = "",
     atlas: Atlas | None = None,
+    reports: Sequence[dict[str, Any]] | None = None,
+    failed: Sequence[Failure] = (),
     **options: Any,
 ) -> str:
     request = FCRequest(source=Path("in"), out=Path("out"), **options)
     source = Source(Path("x.nii.gz"), kind, tool, {"sub": "01"})
-    return describe_methods(request, atlas or aal116(), source, made_by, (38, 40))
+    if reports is None:
+        reports = [{} if source.denoised else {"ButterworthHz": request.denoising.band}]
+    return describe_methods(
+        request, atlas or aal116(), source, made_by, reports, failed, 38
+    )
 
 
 def test_the_default_of_fmriprep_in_full():
-    text = made(made_by="fMRIPrep 23.2.1")
+    failed = [Failure(f"sub-{i}", "why", "empty_rois") for i in range(2)]
+    reports = [{"ButterworthHz": [None, 0.1]}]
+    text = made(made_by="fMRIPrep 23.2.1", reports=reports, failed=failed)
     assert text.startswith(
         "Scans had been preprocessed by fMRIPrep 23.2.1 (Esteban et al. 2019, "
-        "doi:10.1038/s41592-018-0235-4). Series are of 116 ROIs (AAL116). The signal of each ROI "
-        "was the mean over its voxels with a signal, inside the brain mask where there was one. "
+        "doi:10.1038/s41592-018-0235-4). Series are of 116 ROIs (AAL116; Tzourio-Mazoyer et al. "
+        "2002, doi:10.1006/nimg.2001.0978). The signal of each ROI was "
+        "the mean over its voxels with a signal, inside the brain mask where there was one. "
         "An ROI of which less than 50% was covered counts as one without signal. Series were "
         "detrended and regressed on the confounds of fMRIPrep that nilearn's load_confounds "
         "chooses with strategy = ('high_pass', 'motion', 'wm_csf'), demean = True, motion = full, "
         "wm_csf = basic (Wang et al. 2024, doi:10.1371/journal.pcbi.1011942), by nilearn (Abraham "
         "et al. 2014, doi:10.3389/fninf.2014.00014). A Butterworth filter of order 5 kept "
-        "frequencies above 0 Hz and below 0.1 Hz (0: no limit). Subjects left with fewer than 15 "
-        "degrees of freedom by denoising were excluded. Functional connectivity (FC) is the "
+        "frequencies below 0.1 Hz. Functional connectivity (FC) is the "
         "Pearson correlation between the series of two ROIs; several runs of a subject were "
         "z-scored one by one and joined. The FC of an ROI without signal was set to 0. Subjects "
-        "with more than 10% such ROIs were excluded; 38 of 40 have FC. Software: fcforge "
+        "with more than 10% such ROIs were excluded (2 subjects). Subjects left with fewer than 15 "
+        "degrees of freedom by denoising were excluded (0 subjects). 38 of 40 subjects have FC. "
+        "Software: fcforge "
     )
     assert re.search(r"nilearn \d", text)
 
@@ -776,7 +806,7 @@ def test_series_of_another_tool_are_said_to_be_its():
         "xcpd", "series", made_by="XCP-D 0.10.0", atlas=names_only("Gordon", ("a", "b"))
     )
     assert text.startswith("Scans had been denoised by XCP-D 0.10.0 (Mehta")
-    assert "Series are of 2 ROIs (Gordon)." in text
+    assert "Series are of 2 ROIs (Gordon; Gordon et al. 2016, doi:10.1093/" in text
     assert "detrended" not in text
     assert "covered" not in text
     assert "degrees of freedom" not in text
@@ -792,4 +822,40 @@ def test_own_preprocessing_says_that_t1w_was_not_used():
 
 
 def test_every_layout_has_its_sentence():
-    assert {*LAYOUTS, "fcforge"} <= set(WORDS)
+    assert {*LAYOUTS, "fcforge"} <= set(SENTENCES)
+
+
+def test_bands_and_scrubbing_are_those_of_the_runs():
+    runs = [
+        {"ButterworthHz": [None, 0.1], "VolumesScrubbed": 3},
+        {"ButterworthHz": [None, 0.1], "VolumesScrubbed": 0},
+        {"ButterworthHz": [0.01, 0.1], "VolumesScrubbed": 4},
+    ]
+    text = made(denoise="scrubbing", reports=runs)
+    assert "Scrubbing left out 7 volumes." in text
+    assert (
+        "kept frequencies below 0.1 Hz in 2 runs; above 0.01 Hz and below 0.1 Hz in 1 run."
+        in text
+    )
+    assert "kept frequencies above 0.01 Hz." in made("nifti", low_pass=0)
+
+
+def test_atlases_are_cited():
+    for name, doi in (
+        ("Schaefer400", "10.1093/cercor/bhx179"),
+        ("CC200", "10.1002/hbm.21333"),
+        ("DiFuMo256", "10.1016/j.neuroimage.2020.117126"),
+    ):
+        assert f"doi:{doi})" in made(atlas=names_only(name, ("a", "b")))
+    assert "(Mine)" in made(atlas=names_only("Mine", ("a", "b")))
+
+
+def test_exclusions_are_counted_by_reason():
+    failed = [Failure(f"sub-{i}", "no scan.", "no_data") for i in range(1007)]
+    failed.append(Failure("sub-x", "too short", "too_few_dof"))
+    text = made(failed=failed)
+    assert "such ROIs were excluded (0 subjects)." in text
+    assert "by denoising were excluded (1 subject)." in text
+    assert "No scan and no time series was found for 1007 subjects." in text
+    assert "could not be used" not in text
+    assert "38 of 1046 subjects have FC." in text

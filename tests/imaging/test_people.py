@@ -152,8 +152,8 @@ def test_one_failure_does_not_stop_the_others():
     found = walk(["a", "b", "c", "d"], make)
     assert (found.made, found.kept) == (("a",), ("d",))
     assert found.failed == (
-        ("sub-b", "b.nii: no scan of it. Look."),
-        ("sub-c", "ValueError: odd numbers"),
+        ("sub-b", "b.nii: no scan of it. Look.", "error"),
+        ("sub-c", "ValueError: odd numbers", "error"),
     )
 
 

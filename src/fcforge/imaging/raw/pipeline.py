@@ -22,7 +22,7 @@ from fcforge.core.files import whole_file, write_text
 from fcforge.imaging import layouts, outputs, people
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import PreprocessRequest as Request
-from fcforge.imaging.people import Outcome
+from fcforge.imaging.people import Exclusion, Outcome
 from fcforge.imaging.raw import corrections, mni
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
@@ -77,12 +77,12 @@ def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
     def make(subject: str) -> bool:
         subject_runs = [run for run in runs if run.source.subject == subject]
         if not subject_runs:
-            raise DataError("is listed, but there is no scan of it.")
+            raise Exclusion("is listed, but there is no scan of it.")
         made = [_preprocess(run, request, pages) for run in subject_runs]
         return any(made)
 
     outcome = people.walk(subjects, make)
-    outputs.write_failed(out, outcome.failed)
+    outputs.write_failed(out, outcome)
     outcome.print_summary(out, "are preprocessed")
     return outcome
 
