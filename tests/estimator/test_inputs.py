@@ -150,3 +150,13 @@ def test_one_odd_matrix_among_many_is_named(subjects, place, value, message) -> 
     fc[(66, *place)] = value
     with pytest.raises(InputError, match=message):
         to_matrices(fc, "auto")
+
+
+def test_flat_rois_in_a_list_of_series_are_reported() -> None:
+    rng = np.random.default_rng(0)
+    series = [rng.normal(size=(60, 6)) for _ in range(3)]
+    series[1][:, [2, 4]] = 7.0
+    with pytest.warns(UserWarning, match=r"without signal in X\[1\] \(ROI 3, 5\)"):
+        fc = to_matrices(series, "auto")
+    assert fc[1, 2].tolist() == [0, 0, 1, 0, 0, 0]
+    to_matrices([series[0], series[2]], "timeseries")  # no warning

@@ -1,6 +1,7 @@
 """FC matrices from whatever scikit-learn users hold: matrices, vectorised edges, time series."""
 
 import math
+import warnings
 from functools import partial
 from typing import Any, ClassVar, Literal, get_args
 
@@ -10,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from fcforge.core.errors import DataError, at
+from fcforge.core.formatting import some
 from fcforge.core.names import check_names
 from fcforge.core.options import Kind
 from fcforge.data.checks import TOLERANCE, matrix_faults
@@ -22,6 +24,7 @@ from fcforge.data.matrices import (
     refuse_transposed,
     to_fc,
 )
+from fcforge.imaging.series import empty_rois
 
 NOT_FC = (
     "Give Pearson correlations; other measures (Fisher z, covariance, precision, tangent vectors) "
@@ -131,7 +134,24 @@ def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
             if series:
                 refuse_transposed(matrix)
             made.append(to_fc(matrix, kind))
+    if kind == "timeseries":
+        _warn_of_flat_rois(matrices)
     return made
+
+
+def _warn_of_flat_rois(series: list[np.ndarray]) -> None:
+    """Warn of ROIs without signal in time series (T, R), whose FC with all others is 0."""
+    reports = []
+    for i, values in enumerate(series):
+        flat = np.flatnonzero(empty_rois(values)) + 1
+        if len(flat):
+            reports.append(f"X[{i}] (ROI {some(flat.tolist())})")
+    if reports:
+        warnings.warn(
+            f"ROIs without signal in {some(reports)}: their FC with all others is 0. Leave "
+            "subjects with many such ROIs out.",
+            stacklevel=2,
+        )
 
 
 class ReadsFC(BaseEstimator):
