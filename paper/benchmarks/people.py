@@ -41,7 +41,7 @@ from fcforge.evaluation.resampling import per_site  # noqa: E402
 from fcforge.evaluation.study import Study, finite_runs  # noqa: E402
 from fcforge.evaluation.subgroups import subgroup_tables, subject_groups  # noqa: E402
 from fcforge.experiments.config import Experiment, load_experiment  # noqa: E402
-from fcforge.experiments.execute import describe  # noqa: E402
+from fcforge.experiments.environment import describe  # noqa: E402
 from fcforge.report.results_table import study_json  # noqa: E402
 
 OUT = ROOT / "paper" / "results" / "people.json"

@@ -27,7 +27,8 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.evaluation.metrics import cell_values
 from fcforge.experiments.config import Experiment
-from fcforge.experiments.execute import default_jobs, describe
+from fcforge.experiments.environment import describe
+from fcforge.experiments.execute import default_jobs
 from fcforge.experiments.run import open_store, prepare, run_experiment
 
 ROOT = Path(__file__).parents[2]

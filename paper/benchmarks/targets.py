@@ -27,7 +27,7 @@ from run_tables import commit  # noqa: E402
 
 from fcforge.core.target import Target  # noqa: E402
 from fcforge.evaluation.columns import columns_of  # noqa: E402
-from fcforge.experiments.execute import describe  # noqa: E402
+from fcforge.experiments.environment import describe  # noqa: E402
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, dict[str, float | None]]]:

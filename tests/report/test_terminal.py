@@ -14,13 +14,13 @@ from fcforge.core.estimate import Estimate
 from fcforge.core.spec import LearnerSpec
 from fcforge.data.faults import Fault
 from fcforge.data.simulated import simulate
+from fcforge.data.verdict import Verdict
 from fcforge.evaluation.study import Study
-from fcforge.experiments.check import Verdict
 from fcforge.experiments.collect import RunProgress
 from fcforge.experiments.config import Experiment
+from fcforge.experiments.cost import Cost
 from fcforge.experiments.execute import Place
 from fcforge.experiments.plan import make_plan
-from fcforge.experiments.timing import Cost
 from fcforge.report.html import Section
 from fcforge.report.tables import Cell, Heading, Table, interval_cell, interval_table
 from fcforge.report.terminal import check_text, cost_text, status_text

@@ -1,7 +1,6 @@
 """Run a plan on this machine: worker processes on CPUs, lanes on a GPU."""
 
 import os
-import platform
 import signal
 import threading
 from collections.abc import Sequence
@@ -14,19 +13,15 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError, FCForgeError, StoreError
 from fcforge.core.formatting import counted
 from fcforge.core.spec import RunSpec
-from fcforge.core.version import __version__
 from fcforge.data.datasets import load_dataset
 from fcforge.experiments.config_code import import_dataset
 from fcforge.experiments.plan import Node, Work
@@ -34,36 +29,6 @@ from fcforge.experiments.store import Store
 
 if TYPE_CHECKING:
     from fcforge.experiments.trainer import Trainer
-
-
-# -- where a run is trained, and what it ran on -------------------------------------------------
-@cache
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def describe(device: str = "cpu") -> dict[str, Any]:
-    """Return versions and hardware, for reports: no host name, no user name, no path."""
-    import torch
-
-    facts = {
-        "fcforge": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "device": device,
-    }
-    if device.startswith("cuda"):
-        facts["gpu"] = torch.cuda.get_device_name()
-    return facts
 
 
 def default_jobs() -> int:

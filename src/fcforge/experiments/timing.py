@@ -4,11 +4,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fcforge.core.component import Component
 from fcforge.core.spec import RunSpec
+from fcforge.experiments.cost import Cost
 from fcforge.experiments.execute import wanted_generators
 from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import Node, missing_nodes, traits_of
@@ -28,15 +29,6 @@ class Trial(NamedTuple):
     seconds: float
     stays: int
     state: int = 0
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Cost of a run: site trainings to do, seconds, and the most bytes on disk."""
-
-    todo: int
-    seconds: float = 0.0
-    disk: int = 0
 
 
 def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:

@@ -16,7 +16,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.confounds import fit_on_training
 from fcforge.data.splits import make_sites
 from fcforge.experiments.config_code import import_parts
-from fcforge.experiments.execute import describe
+from fcforge.experiments.environment import describe
 from fcforge.experiments.pipelines import Pipeline, pipeline_of, scores_after
 from fcforge.experiments.plan import Node
 from fcforge.experiments.public_subjects import Public, fit_public

@@ -4,18 +4,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fcforge.core.options import Request, option
 from fcforge.core.settings import above, at_least, limits, within
 
 if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise
-    from fcforge.imaging.layouts import Source
 
 
 # Options that act only where fcforge denoises.
 DENOISING = ("denoise", "high_pass", "low_pass", "fd_threshold")
+
+
+class InputFile(Protocol):
+    """A file of one run, as the options see it: `fcforge.imaging.layouts.Source`."""
+
+    @property
+    def path(self) -> Path:
+        """Path of the scan or the time series."""
+        ...
+
+    @property
+    def kind(self) -> Literal["scan", "series"]:
+        """Whether the file is a scan or a table of time series."""
+        ...
+
+    @property
+    def denoised(self) -> bool:
+        """Whether the tool that wrote the file has denoised it."""
+        ...
+
+    def entity_values(self, *keys: str) -> tuple[str, ...]:
+        """Return the values of some BIDS entities, "" where the name has none."""
+        ...
 
 
 @limits(tr=above(0))
@@ -96,7 +118,7 @@ class FCRequest(ImagingRequest):
         band = (self.high_pass or None, self.low_pass or None)
         return make_denoise(self.denoise, band, self.fd_threshold)
 
-    def settings_of(self, runs: "Sequence[Source]") -> dict[str, Any]:
+    def settings_of(self, runs: Sequence[InputFile]) -> dict[str, Any]:
         """Return the settings that took part in making FC of these runs, for its sidecar and page."""
         names = ["drop", "max_empty"]
         kinds = {run.kind for run in runs}
@@ -106,7 +128,7 @@ class FCRequest(ImagingRequest):
             names.append("min_dof")
         return {name: getattr(self, name) for name in names}
 
-    def unused_options(self, runs: "Sequence[Source]") -> list[str]:
+    def unused_options(self, runs: Sequence[InputFile]) -> list[str]:
         """Return the given options that have no effect on these runs, as typed: ``--denoise``.
 
         Options that only state what is done anyway (``--denoise none``, ``--high-pass 0``) are
@@ -123,7 +145,7 @@ class FCRequest(ImagingRequest):
             if name not in used and given.get(name) not in (None, "none", 0)
         ]
 
-    def takes(self, source: "Source") -> bool:
+    def takes(self, source: InputFile) -> bool:
         """Return whether a file is wanted; an empty string accepts any."""
         task, session = source.entity_values("task", "ses")
         in_session = self.session.removeprefix("ses-") in ("", "all", session)

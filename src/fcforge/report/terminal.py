@@ -7,10 +7,10 @@ from fcforge.core.formatting import counted, duration, memory
 from fcforge.report.text import printable_lines
 
 if TYPE_CHECKING:
-    from fcforge.experiments.check import Verdict
+    from fcforge.data.verdict import Verdict
     from fcforge.experiments.collect import RunProgress
+    from fcforge.experiments.cost import Cost
     from fcforge.experiments.plan import Plan
-    from fcforge.experiments.timing import Cost
 
 COLOURS = {"error": "red", "warning": "yellow"}
 

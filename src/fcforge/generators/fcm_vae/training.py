@@ -9,7 +9,7 @@ the CPU, so that they are those of the same site alone; dropout is drawn where t
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -21,10 +21,59 @@ from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.nn.tensors import Inputs, Params, moved, stacked
 
-if TYPE_CHECKING:
-    from fcforge.generators.fcm_vae.base import VAE
-
 TERMS = ("reconstruction", "label", "kl")
+
+
+class Trainable(Protocol):
+    """A generator that `train` can fit: `fcforge.generators.fcm_vae.base.VAE`."""
+
+    @property
+    def epochs(self) -> int:
+        """Number of passes over a site's subjects."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """Largest number of subjects in a step."""
+        ...
+
+    @property
+    def d_z(self) -> int:
+        """Dimension of the latent space."""
+        ...
+
+    @property
+    def lr(self) -> float:
+        """Step size of Adam."""
+        ...
+
+    @property
+    def clip(self) -> float:
+        """Largest norm of a gradient; 0 does not clip."""
+        ...
+
+    def start(self, site: Inputs, rng: RNG) -> Params:
+        """Draw the parameters before the first step."""
+        ...
+
+    def dropout_masks(self, n: int, rois: int, rng: RNG) -> Params:
+        """Draw the activations that dropout keeps for n subjects, by place."""
+        ...
+
+    def kl_weight(self, epoch: int) -> float:
+        """Return the weight of the KL term in an epoch."""
+        ...
+
+    def negative_elbo(
+        self,
+        p: Params,
+        batch: Inputs,
+        noise: Tensor,
+        masks: Params,
+        beta: float | Tensor,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return minus the supervised ELBO of a batch and its `TERMS`."""
+        ...
 
 
 class Lanes(NamedTuple):
@@ -68,14 +117,14 @@ class LaneBatches:
 
     Parameters
     ----------
-    vae : VAE
+    vae : Trainable
     sites : sequence of dict
-        Tensors of every lane's subjects (`VAE.site`).
+        Tensors of every lane's subjects, from `fcforge.generators.fcm_vae.base.VAE.site`.
     rngs : sequence of torch.Generator
     """
 
     def __init__(
-        self, vae: "VAE", sites: Sequence[Inputs], rngs: Sequence[RNG]
+        self, vae: Trainable, sites: Sequence[Inputs], rngs: Sequence[RNG]
     ) -> None:
         self.vae = vae
         self.rngs = rngs
@@ -118,7 +167,7 @@ class LaneBatches:
         return pytree.tree_map(lambda x: x.to(self.device), step)
 
 
-def adam_step(vae: "VAE", lanes: Lanes, gradient: Params, active: Tensor) -> Lanes:
+def adam_step(vae: Trainable, lanes: Lanes, gradient: Params, active: Tensor) -> Lanes:
     """Take one step of Adam in the `active` lanes (lanes,); the others stay as they are."""
     clip = vae.clip or math.inf
 
@@ -162,15 +211,15 @@ def advance(batches: LaneBatches) -> Callable[[Lanes, Step, Tensor], tuple[Lanes
 
 
 def train(
-    vae: "VAE", sites: Sequence[Inputs], rngs: Sequence[RNG]
+    vae: Trainable, sites: Sequence[Inputs], rngs: Sequence[RNG]
 ) -> tuple[list[Params], list[Tensor]]:
     """Maximise the supervised ELBO of every site with Adam.
 
     Parameters
     ----------
-    vae : VAE
+    vae : Trainable
     sites : sequence of dict
-        Tensors of every site's subjects (`VAE.site`).
+        Tensors of every site's subjects, from `fcforge.generators.fcm_vae.base.VAE.site`.
     rngs : sequence of torch.Generator
 
     Returns
