@@ -1,4 +1,4 @@
-"""Forged exchange files: every field of every record respelled, swapped, out of bounds, hidden in.
+"""Forged exchange files: every field of every record re-encoded, swapped or out of bounds.
 
 The forger is one of the hospitals: it has the file and its own key, not those of the others. What
 it changes is packed as a whole file again, all hashes right, with the old signature, with its own,
@@ -169,14 +169,14 @@ def _others(value: Any) -> list[Any]:
             str(value),
         ]
     if isinstance(value, str):
-        respelled = [
+        reencoded = [
             value.upper(),
             f" {value}",
             f"{value} ",
             f"{value}\u200b",
             value[::-1],
         ]
-        return [*respelled, "", "x" * 10_000, "\u202e" + value, 7, None, [value]]
+        return [*reencoded, "", "x" * 10_000, "\u202e" + value, 7, None, [value]]
     if isinstance(value, list):
         return [[], value + value, [*value, "x"], [*value, [0.5] * 50], {}, None]
     if isinstance(value, dict):

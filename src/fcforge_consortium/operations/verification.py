@@ -9,7 +9,7 @@ from fcforge.core.errors import ExchangeError, at
 from fcforge.core.files import read_plain
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records import archive
-from fcforge_consortium.records.exchange import Exchange, key_lines, opened, taken_back
+from fcforge_consortium.records.exchange import Exchange, key_lines, opened, removed_ids
 from fcforge_consortium.records.kinds import Withdrawal
 from fcforge_consortium.records.trust import Trust
 
@@ -108,7 +108,7 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
         every = seen | {one.id: one for one in withdrawals}
         key_lines([*seen.values(), *found.everything])
         titles = {one: record.title for one, record in seen.items()}
-        return titles, taken_back(every.values())
+        return titles, removed_ids(every.values())
     known = {(record.site, record.committed) for record in found.records}
     for withdrawal in withdrawals:
         known |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}

@@ -1,8 +1,8 @@
-"""An exchange: the set of records around one root, and the one walk that checks it.
+"""Exchange: the records that build on one root, their validation and their union.
 
-Merging is union: the order of files never matters, and the same record twice is one. A withdrawal
-is a record that takes others away. Whatever does not fit is refused by name, and nothing of it is
-used.
+Merging is union: the order of files does not matter, and a record that occurs twice counts once. A
+withdrawal is a record that removes others. An invalid record is named in the error, and no record
+of the same file is used.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,27 +37,27 @@ from fcforge_consortium.records.trust import Trust
 if TYPE_CHECKING:
     from fcforge.data.cohort import Cohort
 
-# the model of each kind of root; a chain needs torch
+# class of the model by kind of root; a chain needs torch
 MODELS = {
     "base_model": "fcforge_consortium.contributions.model:ContributionModel",
     "chain": "fcforge_consortium.chains.chain:Chain",
 }
-SINGLE = ".record"  # suffix of a file with the new records alone
+SINGLE = ".record"  # suffix of a file that holds only the new records
 Kind = TypeVar("Kind", bound=Record)
 
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """A root and the records that build on it, all checked by `joined`.
+    """A root and the records that build on it; `joined` checks them.
 
     Attributes
     ----------
     root : Record
-        A start or a chain.
+        A base model or a chain.
     records : tuple of Record
-        Without the root, in the order of a file; what was withdrawn is gone.
-    payloads : mapping of SHA-256 to bytes
-        Arrays of the records.
+        All other records in the order of `in_order`, without withdrawn ones.
+    payloads : mapping of str to bytes
+        Stored arrays of the records, by their SHA-256.
     """
 
     root: Any
@@ -66,99 +66,175 @@ class Exchange:
 
     @cached_property
     def id(self) -> str:
-        """SHA-256 over all record ids: names this state of the exchange."""
+        """Return the SHA-256 over all record ids, which identifies this state."""
         ids = sorted(record.id for record in self.everything)
         return sha256(canonical(ids))
 
     @property
     def everything(self) -> tuple[Record, ...]:
-        """Root and records."""
+        """Return the root followed by the records."""
         return (self.root, *self.records)
 
     @cached_property
     def model(self) -> Model:
-        """What these records make, everything in them checked."""
-        made = resolve_name(MODELS[self.root.kind])(self)
-        made.check()
-        return made
+        """Return the model of these records, checked."""
+        model = resolve_name(MODELS[self.root.kind])(self)
+        model.check()
+        return model
 
     def of(self, kind: type[Kind], site: str = "") -> tuple[Kind, ...]:
-        """Records of a kind, of one author where that is named, by number."""
-        own = [r for r in self.records if site in ("", r.site)]
-        mine = [r for r in own if isinstance(r, kind)]
-        return tuple(sorted(mine, key=lambda r: (r.site, r.number)))
+        """Return the records of a kind, sorted by author and number.
+
+        Parameters
+        ----------
+        kind : subclass of Record
+        site : str, optional
+            Author; empty for all authors.
+
+        Returns
+        -------
+        tuple of Record
+        """
+        selected = [
+            record
+            for record in self.records
+            if isinstance(record, kind) and site in ("", record.site)
+        ]
+        return tuple(sorted(selected, key=lambda r: (r.site, r.number)))
 
     def arrays(self, record: Record) -> dict[str, np.ndarray]:
-        """The arrays of a record by name."""
+        """Return the arrays of a record by name.
+
+        Parameters
+        ----------
+        record : Record
+
+        Returns
+        -------
+        dict of str to ndarray
+        """
         return load_arrays(self.payloads[record.payload], record.title)
 
     @cached_property
     def key_lines(self) -> dict[str, tuple[str, ...]]:
-        """Keys that each author has signed with, first to last; ("",) where it signs nothing."""
+        """Return the keys of each author, first to last; ("",) for an author without a key."""
         return key_lines(self.everything)
 
     def joined(
         self, records: Iterable[Record], payloads: Mapping[str, bytes] | None = None
     ) -> Self:
-        """The union with some records; whatever does not fit raises `ExchangeError` by name."""
-        every = {record.id: record for record in self.records}
+        """Return the union with further records, checked.
+
+        Parameters
+        ----------
+        records : iterable of Record
+        payloads : mapping of str to bytes, optional
+            Their arrays, by SHA-256.
+
+        Returns
+        -------
+        Exchange
+
+        Raises
+        ------
+        ExchangeError
+            If a record is invalid or contradicts another one.
+        """
+        by_id = {record.id: record for record in self.records}
         for record in records:
             record.checked()
             if record.is_root and record.id != self.root.id:
                 raise ExchangeError(
                     f"the files have different roots ({self.root.id[:12]} and "
                     f"{record.id[:12]}).",
-                    do="What was made for one start cannot be moved to another; make it again.",
+                    do="A record of one base model cannot be moved to another; make it again.",
                 )
-            every[record.id] = record
-        every.pop(self.root.id, None)
-        key_lines([self.root, *every.values()])  # of what is withdrawn, too
-        # one that takes back its own parent is gone afterwards
-        acting = [r for r in every.values() if isinstance(r, (Rotation, Withdrawal))]
+            by_id[record.id] = record
+        by_id.pop(self.root.id, None)
+        key_lines([self.root, *by_id.values()])  # withdrawn records are checked, too
+        # checked now: a withdrawal that removes its own parent is absent afterwards
+        acting = [r for r in by_id.values() if isinstance(r, (Rotation, Withdrawal))]
         _check_vouched(acting)
-        gone = taken_back(every.values())
-        kept = in_order(record for record in every.values() if record.id not in gone)
+        removed = removed_ids(by_id.values())
+        kept = in_order(record for record in by_id.values() if record.id not in removed)
         arrays = {**self.payloads, **(payloads or {})}
-        travel = _carried((self.root, *kept))
-        carried = {name: data for name, data in arrays.items() if name in travel}
-        made = type(self)(self.root, kept, carried)
-        made.check()
-        return made
+        required = _required_payloads((self.root, *kept))
+        carried = {
+            digest: data for digest, data in arrays.items() if digest in required
+        }
+        union = type(self)(self.root, kept, carried)
+        union.check()
+        return union
 
     def merged(self, *others: Self) -> Self:
-        """The union of exchanges; the same record twice is one."""
-        found = self
+        """Return the union with other exchanges of the same root.
+
+        Parameters
+        ----------
+        *others : Exchange
+
+        Returns
+        -------
+        Exchange
+        """
+        union = self
         for other in others:
-            found = found.joined(other.everything, other.payloads)
-        return found
+            union = union.joined(other.everything, other.payloads)
+        return union
 
     def withdrawn(self, site: str, key: Signer = None) -> Self:
-        """The exchange as if `site` had given nothing, with the withdrawal on record."""
-        mine = self.of(Charged, site)
-        if not mine:
+        """Return the exchange without the contributions of a site, with its withdrawal.
+
+        Parameters
+        ----------
+        site : str
+        key : private key, optional
+            Key with which the site signs.
+
+        Returns
+        -------
+        Exchange
+
+        Raises
+        ------
+        ExchangeError
+            If the site has contributed nothing, or the key is not its own.
+        """
+        charged = self.of(Charged, site)
+        if not charged:
             known = sorted({r.site for r in self.of(Charged)})
             raise ExchangeError(
-                f"there is nothing of site '{site}' that could be withdrawn.",
-                do=f"Sites with something: {', '.join(known) or 'none'}. A step of a chain cannot "
-                "be undone; begin the chain anew without it.",
+                f"site '{site}' has nothing that could be withdrawn.",
+                do=f"Sites with contributions: {', '.join(known) or 'none'}. A step of a chain "
+                "cannot be undone; begin the chain anew without it.",
             )
         takes = [
             Withdrawn(kind=r.kind, number=r.number, commitment=r.commitment)
-            for r in mine
+            for r in charged
         ]
-        gone = taken_back(self.records, [(site, one) for one in takes])
-        lost = tuple(sorted(gone))
-        return self.recorded(Withdrawal, site, key, takes=tuple(takes), gone=lost)
+        removed = removed_ids(self.records, [(site, taken) for taken in takes])
+        gone = tuple(sorted(removed))
+        return self.recorded(Withdrawal, site, key, takes=tuple(takes), gone=gone)
 
     def rotated(self, site: str, old: Signer, new: PrivateKey) -> Self:
-        """The exchange with a rotation on record: from now on `new` signs for `site`."""
+        """Return the exchange with a rotation, after which a new key signs for a site.
+
+        Parameters
+        ----------
+        site : str
+        old, new : private key
+
+        Returns
+        -------
+        Exchange
+        """
         public = public_hex(old)
-        mine = [r.id for r in self.everything if (r.site, r.key) == (site, public)]
-        vouches = tuple(sorted(mine))
+        signed = [r.id for r in self.everything if (r.site, r.key) == (site, public)]
+        vouches = tuple(sorted(signed))
         proof = new.sign(agreement(site, public, vouches)).hex()
-        named = public_hex(new)
+        new_key = public_hex(new)
         return self.recorded(
-            Rotation, site, old, new_key=named, vouches=vouches, proof=proof
+            Rotation, site, old, new_key=new_key, vouches=vouches, proof=proof
         )
 
     def recorded(
@@ -167,29 +243,61 @@ class Exchange:
         site: str,
         key: Signer,
         parents: Sequence[str] = (),
-        **said: Any,
+        **content: Any,
     ) -> Self:
-        """The exchange with one more record by somebody who is in it; `parents`: the root."""
+        """Return the exchange with one more record of a site that is already in it.
+
+        Parameters
+        ----------
+        kind : subclass of Record
+        site : str
+        key : private key or None
+        parents : sequence of str, optional
+            Ids of the parents; by default the root.
+        **content
+            Fields of the kind.
+
+        Returns
+        -------
+        Exchange
+        """
         self.require_author(site, key, kind.__name__.lower())
         last = max((r.number for r in self.of(kind, site)), default=0)
-        record = make(kind, site, last + 1, parents or (self.root.id,), key, **said)
+        record = make(kind, site, last + 1, parents or (self.root.id,), key, **content)
         return self.joined([record])
 
-    def require_author(self, site: str, key: Signer, what: str) -> None:
-        """Raise `ExchangeError` unless this is the key that the site signs with now."""
+    def require_author(self, site: str, key: Signer, noun: str) -> None:
+        """Raise `ExchangeError` unless a key is the one that a site signs with now.
+
+        Parameters
+        ----------
+        site : str
+        key : private key or None
+        noun : str
+            Kind of record to be signed, for the error message.
+        """
         if site not in self.key_lines:
-            what = f"there is nothing of '{site}' here."
-            raise ExchangeError(what, do=f"Authors here: {', '.join(self.key_lines)}.")
-        own = self.key_lines[site][-1]
-        if own != public_hex(key):
-            needed = f"signed by key {own[:16]}" if own else "not signed"
+            message = f"no record is by site '{site}'."
             raise ExchangeError(
-                f"what site '{site}' gave is {needed}; its {what} must be, too.",
-                do="Name that private key with --sign." if own else "Leave --sign out.",
+                message, do=f"Authors here: {', '.join(self.key_lines)}."
+            )
+        current = self.key_lines[site][-1]
+        if current != public_hex(key):
+            signing = f"signed by key {current[:16]}" if current else "not signed"
+            raise ExchangeError(
+                f"the records of site '{site}' are {signing}; its {noun} must be, too.",
+                do="Name that private key with --sign."
+                if current
+                else "Leave --sign out.",
             )
 
     def require_fit(self, people: "Cohort") -> None:
-        """Raise `DataError` for other ROIs, or for people of whom something else is known."""
+        """Raise `DataError` for people with other ROIs or another target.
+
+        Parameters
+        ----------
+        people : Cohort
+        """
         with at("the data"):
             if wrong := wrong_rois(people.roi_names, self.model.roi_names):
                 do = "All hospitals use one atlas with its ROIs in one order."
@@ -197,106 +305,144 @@ class Exchange:
             self.root.policy.require_target(people.target)
 
     def require_same_signing(self, signs: bool) -> None:
-        """Raise unless a new record is signed where the earlier ones are, and only there.
+        """Raise `ExchangeError` unless a new record is signed exactly if the earlier ones are.
 
-        Else nobody could tell it from one whose signature was taken off.
+        An unsigned record among signed ones could not be told from one whose signature was removed.
+
+        Parameters
+        ----------
+        signs : bool
+            Whether the new record will be signed.
         """
         if any(bool(record.key) != signs for record in self.records):
-            said = "not signed" if signs else "signed"
+            signing = "not signed" if signs else "signed"
             raise ExchangeError(
-                f"the records before yours are {said}, and yours must be as they are.",
+                f"the earlier records are {signing}; yours must be {signing}, too.",
                 do="Leave out --sign KEY, or add it (`fcforge consortium keys new KEY` makes one).",
             )
 
     def check(self) -> None:
-        """Hold the records against one another, then against what the model says of them."""
+        """Raise `ExchangeError` if records contradict one another or the model is invalid."""
         _check_parents(self.everything)
         _check_once(self.everything)
         _check_vouched(self.everything)
         for record in self.records:
             if record.root_kind not in ("", self.root.kind):
-                what = f"the {record.title} cannot build on a {self.root.noun}."
-                raise ExchangeError(what, do=ASK)
-        odd = _carried(self.everything) ^ set(self.payloads)
-        if odd:
-            raise ExchangeError(f"the arrays {min(odd)[:12]} are missing or too many.")
-        _ = self.model
+                message = f"the {record.title} cannot build on a {self.root.noun}."
+                raise ExchangeError(message, do=ASK)
+        required = _required_payloads(self.everything)
+        if missing := required - set(self.payloads):
+            raise ExchangeError(f"the arrays {min(missing)[:12]} are missing.")
+        if surplus := set(self.payloads) - required:
+            raise ExchangeError(f"the arrays {min(surplus)[:12]} belong to no record.")
+        _ = self.model  # its property checks the model
 
 
-# -- rules of a set of records, whatever they make: the model has rules of its own ---------------
-def taken_back(
+# -- rules of a set of records; each model has further rules of its own ---------------------------
+def removed_ids(
     records: Iterable[Record], also: Iterable[tuple[str, Withdrawn]] = ()
 ) -> set[str]:
-    """Ids of the records that their own authors took back, and of what builds on those.
+    """Return the ids of withdrawn records and of all records that build on them.
 
     Parameters
     ----------
     records : iterable of Record
-    also : iterable of (author, Taken)
-        What is being taken back, beside what the withdrawals among the records name.
+        Their withdrawals count.
+    also : iterable of (author, Withdrawn), optional
+        Further withdrawals.
+
+    Returns
+    -------
+    set of str
     """
     ordered = in_order(records)
     takes = list(also)
     for record in ordered:
         if isinstance(record, Withdrawal):
-            takes += [(record.site, one) for one in record.takes]
-    named = set[tuple[str, str, int | str]]()
-    for site, one in takes:
-        named |= {(site, one.kind, one.number), (site, one.kind, one.commitment)}
-    gone = set[str]()
+            takes += [(record.site, taken) for taken in record.takes]
+    withdrawn = set[tuple[str, str, int | str]]()
+    for site, taken in takes:
+        withdrawn |= {
+            (site, taken.kind, taken.number),
+            (site, taken.kind, taken.commitment),
+        }
+    removed = set[str]()
     for record in ordered:
         by_number = (record.site, record.kind, record.number)
         by_content = (record.site, record.kind, record.committed)
-        follows = not gone.isdisjoint(record.builds_on)
-        if follows or by_number in named or by_content in named:
-            gone.add(record.id)
-    return gone
+        follows = not removed.isdisjoint(record.builds_on)
+        if follows or by_number in withdrawn or by_content in withdrawn:
+            removed.add(record.id)
+    return removed
 
 
-def _carried(records: Sequence[Record]) -> set[str]:
-    """Arrays that travel: those of all records but the ones whose arrays were handed on."""
+def _required_payloads(records: Sequence[Record]) -> set[str]:
+    """Return the SHA-256 of all arrays of a file.
+
+    The arrays of a chain step are dropped once another step builds on it.
+    """
     passing = [record for record in records if record.passes_on]
-    handed = {parent for record in passing for parent in record.parents}
-    gone = {record.payload for record in passing if record.id in handed}
-    return {record.payload for record in records} - gone - {""}
+    continued = {parent for record in passing for parent in record.parents}
+    dropped = {record.payload for record in passing if record.id in continued}
+    return {record.payload for record in records} - dropped - {""}
 
 
 def _check_parents(records: Sequence[Record]) -> None:
     """Raise `ExchangeError` for a record whose parent is missing."""
-    here = {record.id: record for record in records}
+    ids = {record.id for record in records}
     for record in records:
         with at(record.title):
-            lost = [parent for parent in record.builds_on if parent not in here]
-            if lost:
+            missing = [parent for parent in record.builds_on if parent not in ids]
+            if missing:
                 raise ExchangeError(
-                    f"builds on record {lost[0][:12]}, which is not here or was withdrawn.",
+                    f"builds on record {missing[0][:12]}, which is missing or was withdrawn.",
                     do="Merge the file that holds it, too.",
                 )
 
 
 def _check_once(records: Sequence[Record]) -> None:
-    """No number, no commitment and no arrays are there twice."""
+    """Raise `ExchangeError` if two records share a number, a commitment or arrays."""
     seen: dict[tuple[str, str], Record] = {}
     for record in records:
-        own = {"number": record.title, "people and salt": record.committed}
-        for what, mark in {**own, "numbers": record.payload}.items():
-            first = seen.setdefault((what, mark or record.id), record)
+        identities = {
+            "number": record.title,
+            "people and salt": record.committed,
+            "numbers": record.payload,
+        }
+        for name, value in identities.items():
+            first = seen.setdefault((name, value or record.id), record)
             if first is not record:
                 raise ExchangeError(
-                    f"has the same {what} as the {first.title}: one is a copy, or not of its "
-                    "author.",
+                    f"has the same {name} as the {first.title}: one is a copy or was made by "
+                    "somebody else.",
                     where=record.title,
-                    do="Ask both hospitals; nothing was changed.",
+                    do="Ask both hospitals. Nothing was changed.",
                 )
 
 
 def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    """Keys of every author, first to last; `ExchangeError` for two voices or lookalike names."""
-    own: dict[str, list[Record]] = {}
+    """Return the keys of every author, first to last, as its rotations order them.
+
+    Parameters
+    ----------
+    records : sequence of Record
+
+    Returns
+    -------
+    dict of str to tuple of str
+        Public keys in hex by author; ("",) for an author who does not sign.
+
+    Raises
+    ------
+    ExchangeError
+        If an author signs with two keys without a rotation, two authors share a key, or the names
+        of two authors look alike.
+    """
+    by_site: dict[str, list[Record]] = {}
     for record in records:
-        own.setdefault(record.site, []).append(record)
-    require_distinct(own)
-    lines = {site: _line(mine) for site, mine in own.items()}
+        by_site.setdefault(record.site, []).append(record)
+    require_distinct(by_site)
+    lines = {site: _key_line(signed) for site, signed in by_site.items()}
     _check_one_site_for_each_key(records, lines)
     return lines
 
@@ -304,24 +450,25 @@ def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 def _check_one_site_for_each_key(
     records: Sequence[Record], lines: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """Raise `ExchangeError` if a key signs for two sites; the maker of a root may be another."""
+    """Raise `ExchangeError` if a key signs for two sites; a root's maker may also be a site."""
     makers = {record.site for record in records if record.is_root}
-    whose: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for site in sorted(set(lines) - makers):
         for key in filter(None, lines[site]):
-            first = whose.setdefault(key, site)
+            first = owners.setdefault(key, site)
             if first != site:
                 raise ExchangeError(
                     f"one key ({key[:16]}) signs for the sites {first!a} and {site!a}.",
-                    do="Each site has a key of its own (`fcforge consortium keys new`); ask both.",
+                    do="Each site needs a key of its own (`fcforge consortium keys new`). Ask both "
+                    "sites.",
                 )
 
 
-def _line(mine: Sequence[Record]) -> tuple[str, ...]:
-    """Keys of one author's records, as its rotations order them."""
-    rotations = [record for record in mine if isinstance(record, Rotation)]
+def _key_line(records: Sequence[Record]) -> tuple[str, ...]:
+    """Return the keys of one author's records in the order of its rotations."""
+    rotations = [record for record in records if isinstance(record, Rotation)]
     new = {rotation.key: rotation.new_key for rotation in rotations}
-    used = {record.key for record in mine}
+    used = {record.key for record in records}
     first = (used | set(new)) - set(new.values())
     line = [*first][:1]
     while line and line[-1] in new and len(line) <= len(new):
@@ -329,29 +476,36 @@ def _line(mine: Sequence[Record]) -> tuple[str, ...]:
     forked = len(first) != 1 or len(new) < len(rotations)
     if forked or not used <= set(line):
         raise ExchangeError(
-            f"records of '{mine[0].site}' are signed by different keys.",
-            do="An author has one key, or rotates it (`fcforge consortium keys rotate`); ask it.",
+            f"records of '{records[0].site}' are signed with different keys.",
+            do="An author has one key, or rotates it (`fcforge consortium keys rotate`). Ask the "
+            "author.",
         )
     return tuple(line)
 
 
 def _check_vouched(records: Sequence[Record]) -> None:
-    """Refuse what an old key signed and the rotation away from it does not vouch for."""
-    stands = {}
+    """Raise `ExchangeError` for a record by an old key that its rotation does not list."""
+    valid = {}
     for rotation in [record for record in records if isinstance(record, Rotation)]:
-        stands[rotation.site, rotation.key] = {rotation.id, *rotation.vouches}
+        valid[rotation.site, rotation.key] = {rotation.id, *rotation.vouches}
     for record in records:
-        vouched = stands.get((record.site, record.key), {record.id})
+        vouched = valid.get((record.site, record.key), {record.id})
         if record.id not in vouched:
             raise ExchangeError(
-                f"the {record.title} is signed by an old key of '{record.site}', and its new "
+                f"the {record.title} is signed with an old key of '{record.site}', and its new "
                 "key does not vouch for it.",
-                do="Ask that hospital whether it is its own; if so, it signs it anew.",
+                do="Ask that hospital whether the record is its own; if so, it must sign it again.",
             )
 
 
 def require_trusted(records: Sequence[Record], trust: Trust) -> None:
-    """Raise `ExchangeError` for a record that is not signed as it must be."""
+    """Raise `ExchangeError` for a record without the signature that a reader requires.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    trust : Trust
+    """
     lines = key_lines(records)
     for record in records:
         trust.require(record, lines[record.site])
@@ -360,50 +514,101 @@ def require_trusted(records: Sequence[Record], trust: Trust) -> None:
 
 # -- files -----------------------------------------------------------------------------------------
 def open_exchange(path: str | Path, trust: Trust = Trust()) -> Exchange:  # noqa: B008
-    """The exchange in a file, after every check of `verify` has passed."""
+    """Read the exchange of a file and check all of it.
+
+    Parameters
+    ----------
+    path : str or Path
+    trust : Trust, optional
+        Whose signatures are required.
+
+    Returns
+    -------
+    Exchange
+    """
     with at(path, do=archive.ASK_AGAIN):
-        found = opened(archive.read(path))
-        require_trusted(found.everything, trust)
-    return found
+        exchange = opened(archive.read(path))
+        require_trusted(exchange.everything, trust)
+    return exchange
 
 
 def opened(contents: Contents) -> Exchange:
-    """The exchange of one file, which holds nothing that was withdrawn or handed on."""
-    found = _assembled([contents])
-    kept = {record.id for record in found.everything}
-    gone = [record.title for record in contents.records if record.id not in kept]
-    if gone or set(found.payloads) != set(contents.payloads):
+    """Return the exchange of one file.
+
+    Parameters
+    ----------
+    contents : Contents
+
+    Returns
+    -------
+    Exchange
+
+    Raises
+    ------
+    ExchangeError
+        If the file holds withdrawn records or arrays that it should have dropped.
+    """
+    exchange = _assembled([contents])
+    kept = {record.id for record in exchange.everything}
+    withdrawn = [record.title for record in contents.records if record.id not in kept]
+    if withdrawn:
+        raise ExchangeError(f"still holds withdrawn records: {', '.join(withdrawn)}.")
+    if set(exchange.payloads) != set(contents.payloads):
         raise ExchangeError(
-            f"still holds what was withdrawn or handed on ({', '.join(gone) or 'arrays'})."
+            "still holds the arrays of a step that another step continued."
         )
-    return found
+    return exchange
 
 
 def union_of(paths: Sequence[str | Path], trust: Trust) -> Exchange:
-    """The union of files, in any order; at least one must hold the root."""
-    parcels = [archive.read(path) for path in paths]
-    found = _assembled(parcels)
-    # of what is withdrawn, too: else a stolen key could withdraw and be gone
-    require_trusted([r for parcel in parcels for r in parcel.records], trust)
-    return found
+    """Return the union of the exchanges of several files.
+
+    Parameters
+    ----------
+    paths : sequence of str or Path
+        In any order; at least one file must hold the root.
+    trust : Trust
+
+    Returns
+    -------
+    Exchange
+    """
+    files = [archive.read(path) for path in paths]
+    exchange = _assembled(files)
+    # withdrawn records are checked, too: a withdrawal by a stolen key could remove itself
+    require_trusted([record for file in files for record in file.records], trust)
+    return exchange
 
 
-def _assembled(parcels: Sequence[Contents]) -> Exchange:
-    records = [record for parcel in parcels for record in parcel.records]
+def _assembled(files: Sequence[Contents]) -> Exchange:
+    """Return the exchange of all records in some files."""
+    records = [record for file in files for record in file.records]
     root = next((record for record in records if record.is_root), None)
     if root is None:
         raise ExchangeError(
-            "holds no start and no chain, only what was given to one.",
+            "holds neither a base model nor the root of a chain.",
             do="Merge it with a file of the exchange: `fcforge consortium merge FILE FILE --out FILE`.",
         )
     payloads: dict[str, bytes] = {}
-    for parcel in parcels:
-        payloads |= parcel.payloads
+    for file in files:
+        payloads |= file.payloads
     return Exchange(root).joined(records, payloads)
 
 
 def packed(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> bytes:
-    """Bytes of a file: the exchange, or where `out` ends in ``.record`` the `new` records alone."""
+    """Encode an exchange, or only its new records, as the bytes of a file.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    out : str or Path
+        Name of the file; with the suffix ``.record`` it holds the new records alone.
+    new : sequence of Record, optional
+
+    Returns
+    -------
+    bytes
+    """
     if Path(out).suffix != SINGLE:
         return archive.pack(Contents(exchange.everything, exchange.payloads))
     digests = [record.payload for record in new if record.payload]
@@ -412,5 +617,15 @@ def packed(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> b
 
 
 def save(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> Path:
-    """Write what `packed` makes, whole or not at all."""
+    """Write an exchange, or only its new records, to a file, whole or not at all.
+
+    Parameters
+    ----------
+    exchange, out, new
+        As in `packed`.
+
+    Returns
+    -------
+    Path
+    """
     return archive.write(packed(exchange, out, new), out)

@@ -1,10 +1,9 @@
-"""Records: everything that travels is one, canonical JSON signed by its author.
+"""Kinds of records: closed schemas of everything that hospitals exchange, signed by their authors.
 
-A record names the records it builds on (its parents) by their ids, and its arrays by their
-SHA-256. Its id is the SHA-256 of all of it but the signature, so that nobody can give a record
-another name by spelling its signature differently. Every kind is a closed schema with a limit of
-bytes, which bounds its lists and tables, too: what a record may hold is what is declared here, and
-nothing else travels.
+A record is canonical JSON. It names the records that it builds on (its parents) by their ids, and
+its arrays by their SHA-256. Its id is the SHA-256 of all fields but the signature, so that another
+encoding of the signature does not give a record another id. Each kind limits its bytes and thereby
+its lists and tables. A file cannot hold a field that is not declared in this module.
 """
 
 import operator
@@ -49,38 +48,40 @@ from fcforge_consortium.records.fields import (
 from fcforge_consortium.records.policy import Policy
 from fcforge_consortium.records.signatures import fits
 
-CONTEXT = b"fcforge exchange 5\n"  # a signature for a record is valid for nothing else
-ASK = "Nothing of it was used; ask its author for the record again."
-LONGEST = 4 << 20  # bytes of a record in canonical JSON, of whatever kind
+CONTEXT = b"fcforge exchange 5\n"  # binds signatures to records of this format
+ASK = "The record was not used. Ask its author for it again."
+LONGEST = 4 << 20  # most bytes of a record of any kind in canonical JSON
 
 
 class Record(Closed):
-    """What all records share.
+    """A signed record; the fields that all kinds share.
 
     Attributes
     ----------
     kind : str
+        Kind of record, such as "contribution".
     site : str
         Author: a hospital, the maker of a root, or an aggregator.
     number : int
-        Of this author's records of this kind; 0 for a root.
+        Number of the record among the author's records of this kind; 0 for a root.
     parents : tuple of str
         Ids of the records it builds on; none for a root.
     time : str
-        UTC.
+        Time of writing, UTC.
     fcforge : str
-        Version that wrote it.
+        Version of fcforge that wrote it.
     payload : str
-        SHA-256 of its arrays as stored (safetensors); empty without.
+        SHA-256 of its stored arrays (safetensors); empty without arrays.
     key, signature : str
         Ed25519 public key and signature over everything else, hex; empty where unsigned.
     """
 
     limit: ClassVar[int] = 16 << 10  # bytes in canonical JSON
     is_root: ClassVar[bool] = False
-    root_kind: ClassVar[str] = ""  # of the root that it builds on; empty: of any
+    root_kind: ClassVar[str] = ""  # required kind of root; empty: any
     has_payload: ClassVar[bool] = False
-    # its payload goes once another builds on it; none where that was learned in one process
+    # whether the payload is dropped once another record builds on this one; such a record has no
+    # payload from the beginning if the next step was trained in the same process
     passes_on: ClassVar[bool] = False
 
     kind: str
@@ -95,17 +96,17 @@ class Record(Closed):
 
     @cached_property
     def content(self) -> bytes:
-        """What its author signs: all of it but the signature."""
+        """Return the signed bytes: all fields but the signature."""
         return CONTEXT + canonical(self.model_dump(exclude={"signature"}))
 
     @cached_property
     def id(self) -> str:
-        """SHA-256 of the content: the record's name."""
+        """Return the SHA-256 of the content, which identifies the record."""
         return sha256(self.content)
 
     @cached_property
     def line(self) -> bytes:
-        """The record as it stands in a file."""
+        """Return the line of the record in a file, in canonical JSON."""
         return to_canonical(self)
 
     @property
@@ -120,43 +121,67 @@ class Record(Closed):
 
     @property
     def builds_on(self) -> tuple[str, ...]:
-        """Ids of the records without which it means nothing."""
+        """Return the ids of all records that this one requires."""
         return self.parents
 
     @property
     def committed(self) -> str:
-        """Its commitment to people; empty where it has none."""
+        """Return the commitment to people; empty for kinds without one."""
         return getattr(self, "commitment", "")
 
     def signed(self, key: keys.Signer) -> Self:
-        """The record with the author's signature, or as it is without a key."""
+        """Return the record signed by its author.
+
+        Parameters
+        ----------
+        key : private key or None
+            None leaves the record as it is.
+
+        Returns
+        -------
+        Record
+        """
         if key is None:
             return self
         named = self.changed(key=keys.public_hex(key), signature="")
         return named.changed(signature=key.sign(named.content).hex())
 
     def checked(self) -> Self:
-        """The record, if size, shape and signature are what they must be; else `ExchangeError`."""
+        """Return the record if it has no `fault`.
+
+        Returns
+        -------
+        Record
+
+        Raises
+        ------
+        ExchangeError
+            If size, place or signature are wrong.
+        """
         if self.fault:
             raise ExchangeError(f"the {self.title} {self.fault}.", do=ASK)
         return self
 
     @cached_property
     def fault(self) -> str:
-        """Why this cannot be a record of its kind; empty where it can."""
+        """Return why the record is invalid, as a predicate; empty for a valid record."""
         if len(self.line) > self.limit:
-            return f"has {len(self.line)} bytes, more than {self.limit}"
+            return f"has {len(self.line)} bytes; at most {self.limit} are allowed"
         if self.is_root == bool(self.parents) or self.is_root != (self.number == 0):
-            return "has no place among records"
-        lost = self.has_payload and not self.payload and not self.passes_on
-        if lost or (self.payload and not self.has_payload):
+            return "must have parents and a number above 0, or neither if it is a root"
+        needs_payload = self.has_payload and not self.passes_on
+        if needs_payload and not self.payload:
             return "has lost its arrays"
+        if self.payload and not self.has_payload:
+            return "names arrays, which its kind does not have"
         if len(set(self.parents)) != len(self.parents):
             return "names a parent twice"
         if bool(self.key) != bool(self.signature):
-            return "was stripped of its signature"
+            return "has a key without a signature, or a signature without a key"
         if self.key and not fits(self.key, self.signature, self.content):
-            return "has a signature that does not fit: changed, or signed by another"
+            return (
+                "has an invalid signature: it was changed, or signed with another key"
+            )
         return ""
 
 
@@ -168,20 +193,31 @@ def make(
     key: keys.Signer,
     **content: Any,
 ) -> Any:
-    """A record of this moment, signed where there is a key.
+    """Make a record of the current time and sign it.
 
     Parameters
     ----------
-    kind : class of the record
+    kind : subclass of Record
     site : str
-        Its author.
+        Author of the record.
     number : int
     parents : iterable of str
-    key : private key, optional
+    key : private key or None
+        None leaves the record unsigned.
     **content
-        The fields of its kind, and `payload`.
+        Fields of the kind, and `payload`.
+
+    Returns
+    -------
+    Record
+        Of class `kind`.
+
+    Raises
+    ------
+    ExchangeError
+        If the record is invalid.
     """
-    said: dict[str, Any] = {
+    shared: dict[str, Any] = {
         "site": site,
         "number": number,
         "parents": tuple(parents),
@@ -189,15 +225,23 @@ def make(
         "fcforge": __version__,
     }
     try:
-        return kind(**said, **content).signed(key).checked()
+        return kind(**shared, **content).signed(key).checked()
     except ValidationError as error:
-        what = f"a {kind.__name__.lower()} of '{site}' {validation_message(error)}."
-        raise ExchangeError(what) from error
+        message = f"a {kind.__name__.lower()} of '{site}' {validation_message(error)}."
+        raise ExchangeError(message) from error
 
 
 # -- roots ---------------------------------------------------------------------------------------
 class BaseModelLimits(Closed):
-    """How far out, and how unlike the public mean, a scan or a site may be."""
+    """Limits within which scans and sites resemble the public people.
+
+    Attributes
+    ----------
+    size : float
+        Largest distance of a scan from the public mean.
+    likeness, site : float
+        Lowest likeness of a scan and of a site's mean to the public mean.
+    """
 
     size: Positive
     likeness: Annotated[float, Field(gt=-1, lt=1)]
@@ -205,9 +249,18 @@ class BaseModelLimits(Closed):
 
 
 class ExpectedQuality(Closed):
-    """How good the public head is at a public site it has not seen: estimates with intervals.
+    """Quality of the base model alone at a public site it has not seen.
 
-    `number` holds those of a number: r2, mae, spearman.
+    Attributes
+    ----------
+    people : int
+        People of the estimates.
+    majority : float or None
+        Share of the largest class.
+    accuracy, auroc : (value, lower, upper) or None
+        Estimates for diagnoses.
+    number : mapping of str to (value, lower, upper)
+        Estimates for a numeric target: r2, mae, spearman.
     """
 
     people: Count
@@ -220,14 +273,14 @@ class ExpectedQuality(Closed):
 
 
 class Plan(Closed):
-    """What a start is made for.
+    """The consortium that a base model is planned for.
 
     Attributes
     ----------
     people, hospitals : int
-        Planned in all.
+        Planned numbers in all.
     epsilon : float or None
-        Of every person; None for exact sums.
+        Budget of every person; None for exact sums.
     """
 
     people: Size = 600
@@ -236,7 +289,17 @@ class Plan(Closed):
 
 
 class ExpectedGainRow(Closed):
-    """What one way of giving would add to the AUROC of the public head, with standard error."""
+    """Expected gain in AUROC over the base model alone, for one kind of contribution.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        Budget of every person; None without noise.
+    aggregators : bool
+        Whether two aggregators add the noise, instead of every hospital.
+    gain, error : float
+        Expected gain and its standard error.
+    """
 
     epsilon: Positive | None
     aggregators: bool
@@ -245,15 +308,15 @@ class ExpectedGainRow(Closed):
 
 
 class ExpectedGain(Closed):
-    """What is expected of the plan, from the public people alone.
+    """Expected gain of the plan, estimated from the public people alone.
 
     Attributes
     ----------
     public : float
-        AUROC within hospitals of the public head.
+        AUROC within hospitals of the base model alone.
     pooled : float
-        What ridge on everybody's data in one place adds.
-    rows : tuple of WorthRow
+        Gain of ridge regression on the pooled data of all hospitals.
+    rows : tuple of ExpectedGainRow
     """
 
     public: Share
@@ -262,27 +325,32 @@ class ExpectedGain(Closed):
 
 
 class BaseModelRecord(Record):
-    """A public start: who the public people are, what is expected of a scan, and the policy.
+    """The base model: its public people, the limits and quality expected of scans, and the policy.
 
     Attributes
     ----------
     dataset, people_sha256 : str
+        Name of the public dataset, and SHA-256 of its scans.
     people, patients : int
-    sites : mapping of name to people
+        Numbers of public people and of patients among them.
+    sites : mapping of str to int
+        Public people by site.
     ids, left_out : tuple of str
-        Of the public people, and of those who look like another of them.
+        Ids of the public people, and of the people left out as duplicate scans.
     n_rois : int
     roi_names : tuple of str
-        Empty where unknown.
+        Empty if unknown.
     removes : tuple of str
-        Covariates taken out of every scan; `ranges` are the public people's.
+        Covariates removed from every scan.
+    ranges : mapping of str to (lowest, highest)
+        Ranges of these covariates among the public people.
     settings : mapping
-        As in `fcforge_consortium.base_model.space.SpaceSettings`.
-    limits : StartLimits
-    expected : Expected
+        Fields of `fcforge_consortium.base_model.space.SpaceSettings`.
+    limits : BaseModelLimits
+    expected : ExpectedQuality
     plan : Plan
     expected_gain : ExpectedGain or None
-        None where the public people are too few to tell.
+        None if the public people are too few for an estimate.
     policy : Policy
     """
 
@@ -311,32 +379,49 @@ class BaseModelRecord(Record):
 
     @property
     def most_people(self) -> int:
-        """Most people of one contribution, by the policy and by the plan."""
+        """Return the most people of one contribution, by the policy and by the plan."""
         per_hospital = -(-self.plan.people // self.plan.hospitals)
         return min(self.policy.most_people, self.policy.most_planned * per_hospital)
 
     def hopeless(self, epsilon: float | None, aggregators: bool) -> str:
-        """What to say where nothing is expected of a budget; empty where something may be.
+        """Return a warning if no gain beyond chance is expected of a budget.
 
-        The row of the next epsilon that is not below decides: less noise would not help, either.
+        The row of the next larger epsilon decides: if even less noise does not help, this budget
+        does not help either.
+
+        Parameters
+        ----------
+        epsilon : float or None
+            Budget of every person; None without noise.
+        aggregators : bool
+            Whether two aggregators add the noise.
+
+        Returns
+        -------
+        str
+            Empty if a gain is possible or unknown.
         """
-        near = [
+        rows = [
             row
             for row in (self.expected_gain.rows if self.expected_gain else ())
             if row.aggregators == aggregators
             and (row.epsilon or inf) >= (epsilon or inf)
         ]
-        next_row = min(near, key=lambda row: row.epsilon or inf, default=None)
+        next_row = min(rows, key=lambda row: row.epsilon or inf, default=None)
         if next_row is None or next_row.gain > next_row.error:
             return ""
-        told = f"gain {next_row.gain:+.3f} ± {next_row.error:.3f}"
-        return f"nothing beyond chance is expected of that ({told})"
+        gain = f"gain {next_row.gain:+.3f} ± {next_row.error:.3f}"
+        return f"nothing beyond chance is expected of that ({gain})"
 
 
 class Chain(Record):
-    """The root of a chain: what all its hospitals share.
+    """The root of a chain, with the settings that all its hospitals share.
 
-    `settings` are held against `ChainSettings` field by field when the file is opened.
+    Attributes
+    ----------
+    settings : mapping
+        Fields of `ChainSettings`, validated when the file is opened.
+    policy : Policy
     """
 
     limit: ClassVar[int] = 256 << 10
@@ -347,16 +432,16 @@ class Chain(Record):
     policy: Policy
 
 
-# -- what hospitals give ---------------------------------------------------------------------------
+# -- contributions and steps of hospitals ----------------------------------------------------------
 class Budgeted(Record):
-    """What has noise for a budget of each person in it.
+    """A record protected by differential privacy.
 
     Attributes
     ----------
     mechanism : {"gaussian", "none"}
-        Discrete Gaussian noise, or exact sums, which promise nothing.
+        Discrete Gaussian noise, or exact sums without protection.
     epsilon, delta : float
-        0 and 0 under "none".
+        Budget of each person in the record; 0 and 0 under "none".
     """
 
     root_kind: ClassVar[str] = "base_model"
@@ -367,19 +452,19 @@ class Budgeted(Record):
 
     @property
     def budget(self) -> tuple[float | None, float]:
-        """Epsilon, None where there is no noise, and delta."""
+        """Return epsilon (None without noise) and delta."""
         return None if self.mechanism == "none" else self.epsilon, self.delta
 
 
 class Charged(Budgeted):
-    """What costs a hospital's people something.
+    """A record that is charged to the budget of a hospital's people.
 
     Attributes
     ----------
     spent_epsilon, spent_delta : float
-        Most that one of these people has spent in all.
+        Budget spent in all, including this record.
     commitment : str
-        Salted SHA-256 of people, scans and diagnoses, in order; the salt stays at home.
+        Salted SHA-256 of people, scans and diagnoses, in order; the salt stays in the ledger.
     """
 
     spent_epsilon: Budget
@@ -388,14 +473,14 @@ class Charged(Budgeted):
 
 
 class NoisyVector(Budgeted):
-    """What holds a vector of whole numbers.
+    """A protected record whose payload is a vector of integers.
 
     Attributes
     ----------
     grid : float
-        What one unit of the whole numbers is worth.
+        Value of one unit of the integers.
     variance : str
-        Of the noise on each number, in squared units of the grid: an exact fraction.
+        Variance of the noise on each integer, in squared units of the grid: an exact fraction.
     """
 
     has_payload: ClassVar[bool] = True
@@ -405,27 +490,27 @@ class NoisyVector(Budgeted):
 
 
 class Contribution(Charged, NoisyVector):
-    """What one hospital gives around a start: a vector of whole numbers, and how it was made."""
+    """A hospital's contribution to a base model: a vector of integers with noise of its own."""
 
     kind: Literal["contribution"] = "contribution"
 
 
 class SplitCounts(Closed):
-    """People of one part of a site; None where there are few."""
+    """Numbers of people in one split of a site; None where they are too few to publish."""
 
     controls: Count | None
     patients: Count | None
 
 
 class StepCounts(Closed):
-    """People of a chain's step."""
+    """Numbers of people in a chain's step, by split."""
 
     learning: SplitCounts
     test: SplitCounts
 
 
 class ScanLimits(Closed):
-    """Largest ordinary distances of a scan from a site; all of them or none."""
+    """Largest ordinary distances of a scan from a site; either all are given or none."""
 
     inside: Positive | None
     outside: Positive | None
@@ -433,7 +518,7 @@ class ScanLimits(Closed):
 
 
 class Step(Record):
-    """One hospital's step of a chain; its payload is all that the next one needs.
+    """One hospital's step of a chain; its payload is all that the next step needs.
 
     Attributes
     ----------
@@ -441,14 +526,14 @@ class Step(Record):
     held_out : mapping of site to float
         Accuracy on every site's synthetic held-out set.
     own_test : float or None
-        On the site's own real test people; None where it would give a count away.
+        Accuracy on the site's own real test people; None if it would reveal a count.
     temperature : float or None
-        That probabilities are calibrated with.
+        Temperature that calibrates the probabilities.
     reference : ScanLimits
     flags : tuple of str
-        What was accepted by name.
+        Exceptions that the hospital accepted by name.
     commitment : str
-        As in a release.
+        As in `Charged`.
     """
 
     limit: ClassVar[int] = 256 << 10
@@ -468,16 +553,23 @@ class Step(Record):
 
 # -- rounds of aggregators -----------------------------------------------------------------------------
 class GivenShare(Closed):
-    """A share that a hospital encrypted to an aggregator, by the SHA-256 of the file."""
+    """A share that a hospital encrypted to an aggregator.
+
+    Attributes
+    ----------
+    aggregator : str
+    sha256 : str
+        SHA-256 of the ciphertext.
+    """
 
     aggregator: SiteName
     sha256: Sha256
 
 
 class Notice(Charged):
-    """A hospital's notice of what it gave to a round; it says no count of people.
+    """A hospital's notice of its shares in a round; it holds no count of people.
 
-    The budget is what is planned for the round's sum.
+    The budget is that of the round's sum.
 
     Attributes
     ----------
@@ -492,7 +584,16 @@ class Notice(Charged):
 
 
 class RoundMember(Closed):
-    """A hospital in an aggregator's half: its notice and the share that was added."""
+    """A hospital in an aggregate share.
+
+    Attributes
+    ----------
+    site : str
+    notice : str
+        Id of the hospital's notice.
+    share : str
+        SHA-256 of the share that was added.
+    """
 
     site: SiteName
     notice: Sha256
@@ -500,12 +601,12 @@ class RoundMember(Closed):
 
 
 class AggregateShare(NoisyVector):
-    """What one aggregator publishes of a round: the sum of its shares with its own noise.
+    """An aggregate share: the sum of one aggregator's shares in a round, with its own noise.
 
     Attributes
     ----------
     round : str
-    hospitals : tuple of Added
+    hospitals : tuple of RoundMember
         Sorted by name.
     """
 
@@ -517,13 +618,13 @@ class AggregateShare(NoisyVector):
 
     @property
     def builds_on(self) -> tuple[str, ...]:
-        """Its parents, and the notice of every hospital in the sum."""
-        return (*self.parents, *(added.notice for added in self.hospitals))
+        """Return the ids of the parents and of the notice of every hospital in the sum."""
+        return (*self.parents, *(member.notice for member in self.hospitals))
 
 
 # -- withdrawals and rotations -----------------------------------------------------------------------
 class Withdrawn(Closed):
-    """What is taken back, by content: no respelling of a record escapes it."""
+    """A withdrawn record, named by content so that no other encoding of it escapes."""
 
     kind: Annotated[str, Field(pattern="^(contribution|notice)$")]
     number: Size
@@ -531,13 +632,13 @@ class Withdrawn(Closed):
 
 
 class Withdrawal(Record):
-    """A hospital takes back what it gave: whatever fits `takes` no longer counts anywhere.
+    """A hospital's withdrawal of its own records; all records that match `takes` are removed.
 
     Attributes
     ----------
-    takes : tuple of Taken
+    takes : tuple of Withdrawn
     gone : tuple of str
-        Ids of all records that went with it, for those who have seen them.
+        Ids of all records removed with it, for readers who have them in an older file.
     """
 
     limit: ClassVar[int] = 256 << 10
@@ -548,18 +649,18 @@ class Withdrawal(Record):
 
 
 class Rotation(Record):
-    """A hospital's old key (which signs this) names its new one, which agrees.
+    """A change of a hospital's key, signed with the old key and confirmed with the new key.
 
-    Whatever else the old key signs from now on is refused: a thief who has it can date a record
-    as he likes, but not put it among those that the new key vouches for.
+    Records signed with the old key are refused unless the rotation lists them. A thief of the old
+    key can choose a record's date, but cannot add the record to that list.
 
     Attributes
     ----------
     new_key : str
     vouches : tuple of str
-        Ids of the records by the old key that stand.
+        Ids of the records by the old key that remain valid.
     proof : str
-        Signature by the new key over what `agreement` says.
+        Signature by the new key over `agreement`.
     """
 
     limit: ClassVar[int] = 256 << 10
@@ -571,7 +672,7 @@ class Rotation(Record):
 
     @cached_property
     def fault(self) -> str:
-        """Also: it is signed, and the new key agrees."""
+        """Return why the rotation is invalid; both keys must have signed it."""
         agreed = agreement(self.site, self.key, self.vouches)
         if not self.key or not fits(self.new_key, self.proof, agreed):
             return "is not signed by both keys"
@@ -579,7 +680,18 @@ class Rotation(Record):
 
 
 def agreement(site: str, old_key: str, vouches: Iterable[str]) -> bytes:
-    """What a new key signs: that it speaks for a site after its old key, and what stands."""
+    """Return the bytes that the new key of a rotation signs.
+
+    Parameters
+    ----------
+    site, old_key : str
+    vouches : iterable of str
+        Ids of the records by the old key that remain valid.
+
+    Returns
+    -------
+    bytes
+    """
     return CONTEXT + canonical(["rotation", site, old_key, *vouches])
 
 
@@ -598,8 +710,27 @@ ANY: TypeAdapter[Any] = TypeAdapter(
 )
 
 
-def read_record(line: bytes, what: str = "the record") -> Any:
-    """A record from its canonical line, everything checked that it says of itself."""
+def read_record(line: bytes, title: str = "the record") -> Any:
+    """Decode a record from its line in a file and check it by itself.
+
+    Parameters
+    ----------
+    line : bytes
+        Canonical JSON.
+    title : str, optional
+        Name of the line, for error messages.
+
+    Returns
+    -------
+    Record
+        Of the class of its kind.
+
+    Raises
+    ------
+    ExchangeError
+        If the line is no valid record.
+    """
     if len(line) > LONGEST:
-        raise ExchangeError(f"{what} has {len(line)} bytes: too many.", do=ASK)
-    return read_canonical(ANY, line, what).checked()
+        message = f"{title} has {len(line)} bytes; at most {LONGEST} are allowed."
+        raise ExchangeError(message, do=ASK)
+    return read_canonical(ANY, line, title).checked()

@@ -183,7 +183,7 @@ def test_doubled_foreign_and_mixed_shares_are_refused_by_name(shares, listed):
 def test_a_hospital_is_who_it_was_before(shares, listed):
     before = START_EXCHANGE.joined([shares_of("NYU", "winter")["Ministry"].notice])
     thief = shares_of("NYU", number=2, signer="thief")
-    with pytest.raises(ExchangeError, match="signed by different keys"):
+    with pytest.raises(ExchangeError, match="signed with different keys"):
         aggregate_share_of("Ministry", [thief, *shares[1:]], listed, before)
 
 

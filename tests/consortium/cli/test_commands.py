@@ -229,7 +229,7 @@ def test_withdrawing_needs_the_key_and_is_exact(world, tmp_path):
     before = open_exchange(world / "r1.fcx").model
     np.testing.assert_array_equal(less.head.weight, before.head.weight)
     chain = ("--state", world / "c2.fcx", "--out", tmp_path / "c.fcx")
-    refused(consortium("withdraw", SITES[1], *chain, "--sign", key), "nothing of site")
+    refused(consortium("withdraw", SITES[1], *chain, "--sign", key), "has nothing")
 
 
 @pytest.mark.parametrize(

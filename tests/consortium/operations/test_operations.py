@@ -91,7 +91,7 @@ def test_single_records_are_merged_and_withdrawn(asked, folder, tmp_path):
     merge_files(MergeRequest(parts[::-1], tmp_path / "again.fcx"))
     assert (tmp_path / "all.fcx").read_bytes() == (tmp_path / "again.fcx").read_bytes()
     assert found.model.sites == tuple(sorted((SITE, OTHER)))
-    with pytest.raises(ExchangeError, match="no start"):
+    with pytest.raises(ExchangeError, match="neither a base model"):
         merge_files(MergeRequest(parts[:1], tmp_path / "none.fcx"))
     with pytest.raises(ExchangeError, match="exists"):
         merge_files(MergeRequest(parts, tmp_path / "all.fcx"))

@@ -56,13 +56,13 @@ def test_nothing_hides_in_a_record(kind):
             read_record(canonical(data))
 
 
-def test_a_respelled_signature_is_no_other_record(kind):
+def test_another_encoding_of_a_signature_is_refused(kind):
     made = record(kind, signer="NYU")
     data = json.loads(made.line)
     for other in (made.signature.upper(), " " + made.signature, made.signature + "00"):
         with pytest.raises(ExchangeError):
             read_record(canonical({**data, "signature": other}))
-    with pytest.raises(ExchangeError, match="stripped"):
+    with pytest.raises(ExchangeError, match="has a key without a signature"):
         made.changed(signature="").checked()
 
 
@@ -83,7 +83,7 @@ def test_a_signature_for_something_else_is_none():
     made = record(records.Contribution, signer="NYU")
     text = made.content.removeprefix(records.CONTEXT)
     other = key_of("NYU").sign(text).hex()
-    with pytest.raises(ExchangeError, match="does not fit"):
+    with pytest.raises(ExchangeError, match="has an invalid signature"):
         made.changed(signature=other).checked()
 
 
@@ -91,11 +91,13 @@ def test_size_parents_and_arrays_are_held_to_the_kind(kind):
     made = record(kind)
     wrong = {"payload": "" if made.payload else SHA}
     handed_on = kind.passes_on and not wrong["payload"]  # learned in one process
-    expected = pytest.raises(ExchangeError, match="lost its arrays")
+    expected = pytest.raises(
+        ExchangeError, match=r"lost its arrays|names arrays, which"
+    )
     with nullcontext() if handed_on else expected:
         made.changed(**wrong).checked()
     other = (SHA,) if made.is_root else ()
-    with pytest.raises(ExchangeError, match="no place"):
+    with pytest.raises(ExchangeError, match="must have parents"):
         made.changed(parents=other).checked()
     with pytest.raises(ExchangeError, match="twice"):
         record(records.Notice, parents=(SHA, SHA))
@@ -104,9 +106,9 @@ def test_size_parents_and_arrays_are_held_to_the_kind(kind):
 def test_a_record_is_no_longer_than_its_kind():
     shares = {f"Hospital {number}": 0.5 for number in range(20_000)}
     assert len(record(records.Step).line) < records.Step.limit
-    with pytest.raises(ExchangeError, match="more than 262144"):
+    with pytest.raises(ExchangeError, match="at most 262144 are allowed"):
         record(records.Step, held_out=shares)
-    with pytest.raises(ExchangeError, match="too many"):
+    with pytest.raises(ExchangeError, match="at most 4194304 are allowed"):
         read_record(b"[" * (records.LONGEST + 1))
 
 
