@@ -122,7 +122,7 @@ def test_the_start_says_what_is_learned(world):
         assert 0 < root.expected.number["mae"][0] < 20  # in years
         assert "age (5 to 65)" in told
         assert "The base model alone: R² 0." in told
-    assert root.worth is not None
+    assert root.expected_gain is not None
 
 
 def test_command_line_and_experiment_add_up_the_same_numbers(world, monkeypatch):
@@ -180,7 +180,7 @@ def test_hospitals_add_to_the_public_head_and_people_get_answers(world):
     rows = json.loads(run(*asked, "--json").out)["rows"]
     metric = "accuracy" if world.three else "r2"
     assert rows["exchange"][metric][0] > (0.5 if world.three else 0.6)
-    assert set(rows) == {"exchange", "public head alone"}
+    assert set(rows) == {"exchange", "base model alone"}
     told = run(*asked).out
     assert ("majority class" in told) == world.three
     csv_text = run("predict", folder / "all.fcx", folder / "5.npz").out
@@ -343,5 +343,5 @@ def test_arrays_of_another_number_of_columns_are_refused(world):
     policy = found.root.policy.changed(number=None, others=("x", "y"))
     forged = found.root.changed(policy=policy, key="", signature="")
     other = type(found)(forged, (), dict(found.payloads))
-    with pytest.raises(ExchangeError, match=r"array 'bias'|another target"):
+    with pytest.raises(ExchangeError, match=r"array 'bias'|another kind of target"):
         read_base_model(other)

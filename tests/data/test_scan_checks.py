@@ -151,7 +151,7 @@ def test_classes_that_changed_places_are_refused_unless_accepted():
     assert not require_labels(score, truth, False, three)
     for order in ([0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1]):
         changed = np.array(order)[truth]
-        with pytest.raises(DataError, match=r"'\w\w' from '\w\w' the wrong way round"):
+        with pytest.raises(DataError, match=r"'\w\w' below '\w\w'"):
             require_labels(score, changed, False, three)
         assert require_labels(score, changed, True, three)
     here = truth < 2  # a hospital without the third

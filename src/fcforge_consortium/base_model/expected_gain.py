@@ -126,12 +126,22 @@ class Partition:
         self.noise_test = self.x[test] @ self.noise
         self.gram = self.x[test] @ self.x[learn].T
 
-    def _fit_public(self, own: Array, t: Array, directions: int) -> None:
-        """Set the scores of the base model, its residuals on public subjects, and the axes."""
-        coefficient, left_out = leave_one_out(own @ own.T, t, PENALTY * self.p)
+    def _fit_public(self, x: Array, t: Array, directions: int) -> None:
+        """Set the scores of the base model, its residuals on public subjects, and the axes.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, p)
+            Standardised features of the public subjects.
+        t : ndarray of shape (n, c)
+            Their targets.
+        directions : int
+            Number of axes.
+        """
+        coefficient, left_out = leave_one_out(x @ x.T, t, PENALTY * self.p)
         self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
-        self.score = self.x @ (own.T @ coefficient) + t.mean(0)
-        self.axes, self.variance = principal_axes(own, directions)
+        self.score = self.x @ (x.T @ coefficient) + t.mean(0)
+        self.axes, self.variance = principal_axes(x, directions)
         self.z = self.x @ self.axes
 
     @cached_property
@@ -218,28 +228,38 @@ class Partition:
     def _column(
         self, space: ContributionSpace, given: Array, noise: float, column: int
     ) -> Array:
-        """Return the scores (m, draws) of a column, in which each subject's u has the factor `given`."""
+        """Return the scores (m, draws) of one column.
+
+        Parameters
+        ----------
+        space : ContributionSpace
+        given : ndarray of shape (n,)
+            Factor of each learning subject's u in the sum.
+        noise : float
+            As in `scores`.
+        column : int
+        """
         _, learn, test = self.rows
         noise_axes = self.noise_axes[column]
-        loud = noise * space.clip * SENSITIVITY / UNIT
-        counted = loud / space.clip * UNIT / COUNT * self.noise_count
-        n = np.maximum(len(learn) + counted, 1.0)
+        sigma = noise * space.clip * SENSITIVITY / UNIT
+        count_noise = sigma / space.clip * UNIT / COUNT * self.noise_count
+        n = np.maximum(len(learn) + count_noise, 1.0)
         hold = space.hold * space.share**2
         along = given @ self.z[learn]
-        inside = space.gain[:-1, None] * along[:, None] + loud * noise_axes
+        inside = space.gain[:-1, None] * along[:, None] + sigma * noise_axes
         second = space.second[:, None]
         live = space.share > 0
         factor = np.zeros((len(hold), len(n)))
-        factor[live] = step_factor(n, second[live], hold[live, None], loud**2)
+        factor[live] = step_factor(n, second[live], hold[live, None], sigma**2)
         z = self.z[test]
-        found = (z * space.gain[:-1]) @ (factor[:-1] * inside)
+        step = (z * space.gain[:-1]) @ (factor[:-1] * inside)
         products = self.gram @ given - z @ along
         off = space.gain[-1] * products[:, None]
-        off = off + loud * (self.noise_test[column] - z @ noise_axes)
-        found = found + space.gain[-1] * factor[-1] * off
-        half = 0.5 * given.sum() + loud * self.noise_half[column]
-        step = 0.5 * half * step_factor(n, 0.25, space.hold, loud**2)
-        return self.score[test, column][:, None] + found + step
+        off = off + sigma * (self.noise_test[column] - z @ noise_axes)
+        step = step + space.gain[-1] * factor[-1] * off
+        half = 0.5 * given.sum() + sigma * self.noise_half[column]
+        intercept = 0.5 * half * step_factor(n, 0.25, space.hold, sigma**2)
+        return self.score[test, column][:, None] + step + intercept
 
     def ridge(self) -> Array:
         """Return the scores (m, c) of pooled ridge on all public and learning subjects."""
@@ -312,14 +332,14 @@ class ExpectedGains:
 
 
 def _by_pull(part: Partition, level: float) -> Array:
-    """Return the AUROC (PULLS,) at a noise per subject."""
+    """Return the AUROC for each of `PULLS`, averaged over draws, at a noise per subject."""
     planned = part.space(planned_settings(level, part.p))
     noise = level * len(part.rows[1])
-    found = []
+    values = []
     for times in PULLS:
         space = replace(planned, pull=times * planned.pull)
-        found.append(part.auroc(part.scores(space, noise)).mean())
-    return np.array(found)
+        values.append(part.auroc(part.scores(space, noise)).mean())
+    return np.array(values)
 
 
 def _mean(values: Array) -> tuple[float, float]:

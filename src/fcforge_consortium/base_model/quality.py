@@ -1,4 +1,4 @@
-"""Scores, calibration and label checks of a model on people with known diagnoses."""
+"""Metrics and label checks of a model on people with known diagnoses."""
 
 from itertools import combinations
 
@@ -10,75 +10,102 @@ from fcforge.core.target import TWO_CLASSES, Target
 from fcforge.evaluation.metrics import cell_values
 from fcforge.evaluation.temperature import probability
 
-# p below which diagnoses count as turned round. Around a start of NYU it refuses 12 of
-# the other 19 sites of ABIDE when they are (three standard errors: 4), and one, of 25
-# people, when they are not.
-TURNED = 0.05
+# p value below which diagnoses count as swapped. With a base model of NYU it refuses 12 of the other
+# 19 sites of ABIDE if their diagnoses are swapped (a rule of three standard errors: 4), and one
+# site, of 25 people, if they are not.
+SWAPPED = 0.05
 
 
 def answers_of(target: Target, score: Array) -> Array:
-    """What is said of calibrated scores: P(patient) (n,), P of each class (n, K), or the number."""
+    """Return predictions of calibrated scores: P(patient) (n,), P of each class (n, K), or numbers.
+
+    Parameters
+    ----------
+    target : Target
+    score : ndarray of shape (n,) or (n, K)
+    """
     if target.kind == "number":
         return target.restored(score)
     return np.exp(score) if score.ndim == 2 else probability(score)
 
 
 def truth_of(target: Target, y: Array) -> Array:
-    """What answers are held against (n,): classes, or the number in its unit."""
+    """Return the true values (n,) of predictions: classes, or numbers in their unit.
+
+    Parameters
+    ----------
+    target : Target
+    y : ndarray of shape (n,)
+        Classes, or scaled numbers.
+    """
     return y if target.classes else target.restored(y)
 
 
 def quality(score: Array, y: Array, target: Target = TWO_CLASSES) -> dict[str, float]:
-    """A few metrics of calibrated scores of n people, beside the majority class."""
-    said = answers_of(target, score)
+    """Return metrics of calibrated scores, the share of the largest class and the number of people.
+
+    Parameters
+    ----------
+    score : ndarray of shape (n,) or (n, K)
+    y : ndarray of shape (n,)
+        Classes, or scaled numbers.
+    target : Target
+    """
+    answers = answers_of(target, score)
     truth = truth_of(target, y)
-    if said.ndim == 2:
-        truth = np.eye(said.shape[1])[y]
+    if answers.ndim == 2:
+        truth = np.eye(answers.shape[1])[y]
     names = ("accuracy", "auroc") if target.classes else ("r2", "mae", "spearman")
-    found = {name: float(cell_values(said[None], truth, name)[0]) for name in names}
+    values = {name: float(cell_values(answers[None], truth, name)[0]) for name in names}
     if target.classes:
-        found["majority"] = float(np.bincount(y).max()) / len(y)
-    found["people"] = float(len(y))
-    return found
+        values["majority"] = float(np.bincount(y).max()) / len(y)
+    values["people"] = float(len(y))
+    return values
 
 
 def require_labels(
     score: Array, y: Array, accept: bool, target: Target = TWO_CLASSES
 ) -> bool:
-    """Whether diagnoses look swapped: `DataError` unless that is accepted.
+    """Raise `DataError` if diagnoses look swapped, unless that is accepted.
 
-    They do where a model's patients have lower log odds than its controls and chance would do so
-    in less than 5 % of all cases (one-sided Mann-Whitney test). Of more classes every two are
-    compared, with 5 % for all of them together; of a number, people above the median and others.
+    They do if patients have lower log odds than controls with p < 0.05 (one-sided Mann-Whitney
+    test). With more than two classes all pairs are compared, at 0.05 for all of them together. For a
+    number, people above the median are compared with the others.
 
     Parameters
     ----------
     score : ndarray of shape (n,) or (n, K)
-        Of the model that came in.
+        Scores by the model that the site received.
     y : ndarray of shape (n,)
     accept : bool
+        Return True in place of the error.
     target : Target
+
+    Returns
+    -------
+    bool
+        Whether the diagnoses look swapped.
     """
     from scipy.stats import mannwhitneyu  # slow to import
 
     groups = y if target.classes else (y > np.median(y)).astype(int)
     names = target.classes or (f"lower {target.name}", f"higher {target.name}")
     pairs = list(combinations(np.unique(groups), 2))
-    turned = False
+    swapped = False
     for low, high in pairs:
         odds = score[:, high] - score[:, low] if score.ndim == 2 else score
         above = odds[groups == high]
         below = odds[groups == low]
         wins, p = mannwhitneyu(above, below, alternative="less", method="asymptotic")
-        if not p < TURNED / len(pairs):  # NaN where all are level
+        if not p < SWAPPED / len(pairs):  # NaN where all are level
             continue
-        turned = True
+        swapped = True
         if not accept:
             raise DataError(
-                f"the model that came in tells this site's '{names[high]}' from '{names[low]}' the "
-                f"wrong way round (AUROC {wins / len(above) / len(below):.2f} of {len(y)} "
-                f"people; chance gives so little with p = {p:.2g}).",
-                do="Check which diagnosis means patient in the data (--positive), or the order of "
-                "the classes, or the sign of the number; if it is right, add --accept-labels.",
+                f"labels look swapped: the received model ranks this site's '{names[high]}' below "
+                f"'{names[low]}' (AUROC {wins / len(above) / len(below):.2f}, {len(y)} people, "
+                f"p = {p:.2g}).",
+                do="Check which diagnosis means patient in the data (--positive), the order of "
+                "the classes, or the sign of the number. If it is right, add --accept-labels.",
             )
-    return turned
+    return swapped

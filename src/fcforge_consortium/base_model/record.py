@@ -1,4 +1,4 @@
-"""A start and what it is made of: who the public people are, and what is expected of every scan."""
+"""Base model as a record: making it from public people, reading it, and checking scans by it."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -37,16 +37,19 @@ from fcforge_consortium.records.kinds import BaseModelLimits, ExpectedQuality
 from fcforge_consortium.records.policy import Policy
 
 MAKER = "public people"
-SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
-LIKENESS = 0.5  # and be so much less like the public mean than the least alike of them
-SITES_APART = 4.0  # a site's mean may differ so much more than a public site's
-# More is never asked: ABIDE's sites have .89 and more, ROIs out of place below .45.
+# Limits as multiples of those that the public people and sites reach: the largest distance of a scan
+# from the public mean, its least correlation with it, and the largest difference of a site's mean.
+SIZE_LIMIT = 1.5
+LIKENESS = 0.5
+SITES_APART = 4.0
+# Upper bound of the required correlation of a site's mean: ABIDE's sites have at least .89, data with
+# misplaced ROIs less than .45.
 ALIKE_SITES = 0.8
-BEYOND = 0.5  # a covariate may lie so much of the public range outside of it
-STRANGE = 0.2  # share of a site's scans that may lie outside what was seen
-# Cosine of two scans' whitened places along the axes from which on they are one person's. With
-# ABIDE's 871 and 128 axes: half of a scan and the whole .85 and more, the same scan of another
-# pipeline .65 on average, two people .57 at most. Few axes tell nothing but the very same scan.
+BEYOND = 0.5  # distance of a covariate outside the public range, in units of that range
+STRANGE = 0.2  # share of a site's scans that may be unlike the public ones
+# Least cosine between whitened coordinates of two scans of one person. With ABIDE's 871 people and
+# 128 axes: half a scan and the whole scan at least .85, one scan by two pipelines .65 on average, two
+# people at most .57. With few axes only identical scans are recognised.
 SAME_PERSON = 0.6
 SAME_SCAN = 0.999
 MANY_AXES = 64
@@ -57,15 +60,16 @@ COEFFICIENTS = "confounds.coefficients"
 
 @dataclass(frozen=True, eq=False)
 class PublicBaseModel:
-    """A start, its confound step and its record.
+    """A base model as read from its record.
 
     Attributes
     ----------
-    record : Start of `fcforge_consortium.records.kinds`
+    record : BaseModelRecord
     space : ContributionSpace
     confounds : Confounds or None
+        Removal of covariates, if the base model has one.
     people : ndarray of shape (n, K)
-        Where each public person, in the order of the record's ids, lies along the axes (`places`).
+        Coordinates of the public people along the axes (`places`), in the order of the record's ids.
     """
 
     record: records.BaseModelRecord
@@ -74,58 +78,95 @@ class PublicBaseModel:
     people: np.ndarray
 
     def public_among(self, ids: Sequence[str], features: np.ndarray) -> list[str]:
-        """Those of some people who are among the public ones, by id or by scan."""
+        """Return those of a site's people who are among the public ones, by id or by scan.
+
+        Parameters
+        ----------
+        ids : sequence of str
+        features : ndarray of shape (n, p)
+            Confounds removed.
+
+        Returns
+        -------
+        list of str
+            Their ids, with the public id where only the scans are alike.
+        """
         known = {*self.record.ids, *self.record.left_out}
         alike = places(self.space, features) @ self.people.T
         enough = SAME_PERSON if self.people.shape[1] >= MANY_AXES else SAME_SCAN
-        found = []
-        for who, row in zip(ids, alike, strict=True):
-            if who in known:
-                found.append(who)
+        shared = []
+        for id_, row in zip(ids, alike, strict=True):
+            if id_ in known:
+                shared.append(id_)
             elif row.max() > enough:
                 public = self.record.ids[int(row.argmax())]
-                found.append(f"{who}, whose scan looks like that of {public}")
-        return found
+                shared.append(f"{id_}, whose scan looks like that of {public}")
+        return shared
 
     def features(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
-        """Features (n, p) of scans (n, R, R), confounds removed."""
-        found = log_features(fc, self.space.base.shrink)
+        """Return the features (n, p) of scans, confounds removed.
+
+        Parameters
+        ----------
+        fc : ndarray of shape (n, R, R)
+        covariates : mapping of str to ndarray of shape (n,)
+        """
+        features = log_features(fc, self.space.base.shrink)
         if self.confounds is not None:
-            found -= self.confounds.effect(covariates)
-        return found
+            features -= self.confounds.effect(covariates)
+        return features
 
     def wrong_covariates(self, covariates: Covariates, n: int) -> list[str]:
-        """What is wrong with the covariates of each of n people; empty where nothing is.
+        """Return what is wrong with the covariates of each of n people; empty if nothing is.
 
-        One may be missing, or far outside the public people's: age in months, sex counted 0 and 1
-        where the start has 1 and 2, motion in another unit would be removed as if they were meant.
+        A covariate may be missing, or far outside the public people's range: age in months, sex coded
+        0 and 1 where the base model has 1 and 2, motion in another unit. Removing such values would
+        distort the scan.
+
+        Parameters
+        ----------
+        covariates : mapping of str to ndarray of shape (n,)
+        n : int
         """
-        told = [""] * n
+        faults = [""] * n
         for name, (low, high) in self.record.ranges.items():
             values = as_numbers(name, covariates.get(name, np.full(n, np.nan)))
             near = np.abs(values - (low + high) / 2) <= (0.5 + BEYOND) * (high - low)
             for i in np.flatnonzero(~near):  # nothing is near to NaN
                 value = f"the {name} {values[i]:.4g}"
                 has = f"no {name}" if np.isnan(values[i]) else value
-                told[i] = (
-                    f"has {has}, which is removed (public: {low:.4g} to {high:.4g})"
+                faults[i] = (
+                    f"has {has}, which is removed (public people: {low:.4g} to {high:.4g})"
                 )
-        return told
+        return faults
 
     def require_covariates(self, covariates: Covariates, ids: Sequence[str]) -> None:
-        """Raise `DataError` for people whose covariates cannot be removed."""
-        told = self.wrong_covariates(covariates, len(ids))
-        wrong = [f"{who} {why}" for who, why in zip(ids, told, strict=True) if why]
+        """Raise `DataError` if covariates that are removed are missing or far out of range.
+
+        Parameters
+        ----------
+        covariates : mapping of str to ndarray of shape (n,)
+        ids : sequence of str
+        """
+        faults = self.wrong_covariates(covariates, len(ids))
+        wrong = [f"{id_} {why}" for id_, why in zip(ids, faults, strict=True) if why]
         if wrong:
             raise DataError(
                 f"covariates of {len(wrong)} people cannot be used (first: {wrong[0]}).",
-                do=f"Give what is missing (in Python: covariates={{'{self.record.removes[0]}': "
-                "...}), check unit and coding (ABIDE: sex 1 male, 2 female; age in years; mean FD "
-                "in mm), or leave these people out.",
+                do="Supply missing values (in Python: covariates={"
+                f"'{self.record.removes[0]}': ...}}), check unit and coding (ABIDE: sex 1 male, 2 "
+                "female; age in years; mean FD in mm), or leave these people out.",
             )
 
     def strangeness(self, features: np.ndarray) -> dict[str, np.ndarray]:
-        """Distances (n,) from the public people, each with the limit 1, by what is odd then."""
+        """Return distances (n,) from the public people by the description of what is unusual.
+
+        A distance above 1 is beyond the limit.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, p)
+        """
         limits = self.record.limits
         size = sizes(self.space.base, features)
         unlike = (1 - self.alike(features)) / (1 - limits.likeness)
@@ -136,26 +177,34 @@ class PublicBaseModel:
         }
 
     def alike(self, features: np.ndarray) -> np.ndarray:
-        """Correlation (n,) of the edges with those of the public mean.
+        """Return the correlation (n,) of the edges with those of the public mean.
 
-        The diagonal stands apart: with it, a scan whose ROIs all do the same would look familiar.
+        The diagonal is left out: with it, a scan whose ROIs are all equal would look familiar.
         """
         return likeness(self.edges(features), self.edges(self.space.base.mean))
 
     def side(self, features: np.ndarray) -> np.ndarray:
-        """Beyond 1 where left and right are swapped, (n,)."""
+        """Return a distance (n,) that is above 1 if left and right look swapped."""
         return side_distance(self.edges(self.space.base.mean), self.edges(features))
 
     def edges(self, features: np.ndarray) -> np.ndarray:
-        """Those of features (..., p); the diagonal follows them."""
+        """Return the edges of features (..., p); the diagonal follows them."""
         return features[..., : -self.record.n_rois]
 
     def require_alike(self, features: np.ndarray) -> None:
-        """Raise `DataError` for a site unlike the public ones: shuffled ROIs, another atlas."""
+        """Raise `DataError` if a site's scans are unlike the public ones.
+
+        Typical reasons are shuffled ROIs, another atlas and swapped hemispheres.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, p)
+            Features of the site's people.
+        """
         mean = features.mean(0)[None]
         if self.side(mean).item() > 1:
             raise DataError(
-                "its left and right hemispheres look swapped beside the public people's.",
+                "its left and right hemispheres look swapped, compared with the public people's.",
                 do="Check the order of the ROIs and the orientation of the images.",
             )
         apart = np.stack([*self.strangeness(features).values()]).max(0)
@@ -165,14 +214,14 @@ class PublicBaseModel:
         if strange > STRANGE * len(features) or alike < limit:
             raise DataError(
                 f"its scans are unlike the public people's: {strange} of {len(features)} lie "
-                f"outside what was seen, and the mean scan correlates {alike:.2f} with theirs (at "
+                f"outside the limits, and the mean scan correlates {alike:.2f} with theirs (at "
                 f"least {limit:.2f} is expected).",
                 do="Check the order of the ROIs, the atlas and the preprocessing.",
             )
 
 
 def places(space: ContributionSpace, features: np.ndarray) -> np.ndarray:
-    """Return whitened coordinates (n, K) of scans along the axes, of length 1."""
+    """Return the whitened coordinates (n, K) of scans along the axes, scaled to length 1."""
     spread = np.sqrt(np.maximum(space.variance[:-1], 1e-12))
     return unit_rows(space.base.standardise(features) @ space.axes / spread)
 
@@ -182,7 +231,7 @@ def sizes(base: BaseModel, features: np.ndarray) -> np.ndarray:
     return np.sqrt((base.standardise(features) ** 2).mean(1))
 
 
-# -- making one ------------------------------------------------------------------------------------
+# -- making a base model ------------------------------------------------------------------------------------
 def make_base_model(
     cohort: Cohort,
     remove: Sequence[str] = (),
@@ -191,7 +240,7 @@ def make_base_model(
     key: Signer = None,
     plan: records.Plan = records.Plan(),  # noqa: B008 (frozen)
 ) -> Exchange:
-    """An exchange that holds a start; the same people give the same arrays on every machine.
+    """Make a base model. The same people give the same arrays on every machine.
 
     Parameters
     ----------
@@ -200,20 +249,25 @@ def make_base_model(
     remove : sequence of str
         Covariates whose effect is taken out of every scan, e.g. mean_fd, age, sex.
     settings : mapping, optional
-        Those of `SpaceSettings` that shall not be what suits the plan.
+        Settings of `SpaceSettings` that replace those chosen for the plan.
     policy : Policy
-        Its words for controls and patients are those of the data where it says none.
+        If it has no names for controls and patients, those of the data are used.
     key : private key, optional
-        Of who makes it.
+        Key of its maker, which signs the record.
     plan : Plan
-        For which is told what sums would add.
+        Planned numbers of people and hospitals, for which settings and expected gain are computed.
+
+    Returns
+    -------
+    Exchange
+        The record of the base model, without contributions.
     """
     require_valid(cohort, to_split=False)
     order = np.lexsort((cohort.subject_id, cohort.site))
     cohort, twice = without_duplicates(cohort.select(order))
     policy = policy.spoken(cohort.target)
     policy.require_target(cohort.target)
-    said, arrays = _made(cohort, tuple(remove), dict(settings or {}), policy, plan)
+    facts, arrays = _fitted(cohort, tuple(remove), dict(settings or {}), policy, plan)
     data = save_arrays(arrays)
     record = records.make(
         records.BaseModelRecord,
@@ -225,52 +279,73 @@ def make_base_model(
         policy=policy,
         plan=plan,
         left_out=tuple(twice),
-        **said,
-        **_facts(cohort, remove),
+        **facts,
+        **_public_facts(cohort, remove),
     )
     return Exchange(record).joined([], {record.payload: data})
 
 
-def _made(
+def _fitted(
     cohort: Cohort,
     remove: tuple[str, ...],
-    asked: dict[str, Any],
+    overrides: dict[str, Any],
     policy: Policy,
     plan: records.Plan,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What the record of a start says of how it was made and what to expect; its arrays."""
-    shrink = make(SpaceSettings, asked, "base_model").shrink
+    """Return fields of the record that follow from the fit, and the arrays of the base model.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    remove : tuple of str
+        Covariates to remove.
+    overrides : dict
+        Settings that replace those chosen for the plan.
+    policy : Policy
+    plan : Plan
+    """
+    shrink = make(SpaceSettings, overrides, "base_model").shrink
     confounds, features = _without_confounds(cohort, remove, shrink)
     doses = DOSES if policy.aggregators else plan.hospitals
     noise = noise_per_subject(plan.people, plan.epsilon, doses)
     plans = planned_noise(plan.people, plan.hospitals)
     gains = ExpectedGains(features, cohort.y, cohort.site, {noise, *plans.values()})
-    suited = asdict(gains.settings(noise))
-    settings = make(SpaceSettings, {**suited, **asked}, "base_model")
+    planned = asdict(gains.settings(noise))
+    settings = make(SpaceSettings, {**planned, **overrides}, "base_model")
     columns = cohort.target.columns
     space = fit_base_and_space(features, cohort.y, settings, columns)
-    said = {
+    facts = {
         "settings": asdict(settings),
         "limits": _limits(space.base, features, cohort),
         "expected": _expected(features, cohort, settings),
         "expected_gain": expected_gain_of(gains, plans),
     }
-    return said, _stored(space, confounds, features[np.argsort(cohort.subject_id)])
+    return facts, _stored(space, confounds, features[np.argsort(cohort.subject_id)])
 
 
 def expected_gain_of(
     gains: ExpectedGains, plans: Mapping[tuple[float | None, bool], float]
 ) -> records.ExpectedGain | None:
-    """What sums would add by `planned_noise`; None where the public people are too few to tell."""
+    """Return the expected gain of contributions; None if the public people are too few.
+
+    Parameters
+    ----------
+    gains : ExpectedGains
+    plans : mapping of (epsilon, whether aggregators add the noise) to noise per subject
+        As by `planned_noise`.
+    """
     if len(gains.references) < 2:
         return None
     rows = []
     for (epsilon, aggregators), level in plans.items():
         _, gain, error = gains.best_pull(level)
-        told = {"gain": round(gain, 4), "error": round(error, 4)}
-        rows.append(
-            records.ExpectedGainRow(epsilon=epsilon, aggregators=aggregators, **told)
+        row = records.ExpectedGainRow(
+            epsilon=epsilon,
+            aggregators=aggregators,
+            gain=round(gain, 4),
+            error=round(error, 4),
         )
+        rows.append(row)
     public, pooled = np.mean(gains.references, axis=0).tolist()
     return records.ExpectedGain(
         public=round(public, 3), pooled=round(pooled, 4), rows=tuple(rows)
@@ -280,6 +355,7 @@ def expected_gain_of(
 def _without_confounds(
     cohort: Cohort, remove: tuple[str, ...], shrink: float
 ) -> tuple[Confounds | None, np.ndarray]:
+    """Return the fitted removal of covariates (None without any), and features without them."""
     features = log_features(cohort.fc, shrink)
     if not remove:
         return None, features
@@ -292,17 +368,25 @@ def _without_confounds(
 def _stored(
     space: ContributionSpace, confounds: Confounds | None, features: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return all arrays but settings as float32, which holds their 12 bits exactly."""
-    found = space.arrays()
-    found[PEOPLE] = rounded(places(space, features))
+    """Return the arrays of a base model as float32, which holds their 12 bits exactly.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    confounds : Confounds or None
+    features : ndarray of shape (n, p)
+        Features of the public people, sorted by id.
+    """
+    arrays = space.arrays()
+    arrays[PEOPLE] = rounded(places(space, features))
     if confounds is not None:
-        found[CENTRE] = confounds.centre
-        found[COEFFICIENTS] = confounds.coefficients
-    return {name: np.asarray(array, np.float32) for name, array in found.items()}
+        arrays[CENTRE] = confounds.centre
+        arrays[COEFFICIENTS] = confounds.coefficients
+    return {name: np.asarray(array, np.float32) for name, array in arrays.items()}
 
 
-def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
-    """Who the public people are."""
+def _public_facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of the record that describe the public people."""
     ranges = {}
     for name in remove:
         values = np.asarray(cohort.covariates[name])
@@ -322,15 +406,24 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
 
 
 def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> BaseModelLimits:
-    """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
+    """Return the limits for scans and for the mean scan of a site.
+
+    Parameters
+    ----------
+    base : BaseModel
+    features : ndarray of shape (n, p)
+        Features of the public people.
+    cohort : Cohort
+        The public people.
+    """
     edges = features[:, : -cohort.n_rois]
     alike = likeness(edges, base.mean[: -cohort.n_rois]).min()
     apart = []
     for name in cohort.site_names if len(cohort.site_names) > 1 else ():
         here = cohort.site == name
-        own = edges[here].mean(0)[None]
+        mean = edges[here].mean(0)[None]
         others = edges[~here].mean(0)
-        apart.append(1 - likeness(own, others))
+        apart.append(1 - likeness(mean, others))
     site = 1 - SITES_APART * float(np.max(apart)) if apart else 0.0
     return BaseModelLimits(
         size=rounded_number(SIZE_LIMIT * float(sizes(base, features).max())),
@@ -342,7 +435,15 @@ def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> BaseModelL
 def _expected(
     features: np.ndarray, cohort: Cohort, settings: SpaceSettings
 ) -> ExpectedQuality:
-    """How good the public head is at a public site it has not seen."""
+    """Return metrics of base models at public sites that were left out of them.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, p)
+    cohort : Cohort
+        The public people.
+    settings : SpaceSettings
+    """
     target = cohort.target
     scores = _at_unseen_sites(features, cohort, settings)
     known = np.isfinite(scores).reshape(len(cohort), -1).all(1)
@@ -351,49 +452,73 @@ def _expected(
     y = cohort.y[known]
     ids = cohort.subject_id[known].tolist()
     measured = measure(answers_of(target, scores[known]), truth_of(target, y), ids)
-    said: dict[str, Any] = {}
-    for name, found in measured.items():
-        if np.isfinite(found.low):
-            limits = (found.value, found.low, found.high)
-            said[name] = tuple(round(value, 3) for value in limits)
+    intervals: dict[str, Any] = {}
+    for name, estimate in measured.items():
+        if np.isfinite(estimate.low):
+            limits = (estimate.value, estimate.low, estimate.high)
+            intervals[name] = tuple(round(value, 3) for value in limits)
     if not target.classes:
-        return ExpectedQuality(people=len(y), number=said)
+        return ExpectedQuality(people=len(y), number=intervals)
     return ExpectedQuality(
         people=len(y),
         majority=round(float(np.bincount(y).max()) / len(y), 3),
-        accuracy=said.get("accuracy"),
-        auroc=said.get("auroc"),
+        accuracy=intervals.get("accuracy"),
+        auroc=intervals.get("auroc"),
     )
 
 
 def _at_unseen_sites(
     features: np.ndarray, cohort: Cohort, settings: SpaceSettings
 ) -> np.ndarray:
-    """Calibrated scores by starts that leave one site out; NaN where too few people are left."""
+    """Return calibrated scores of public people by base models of the other sites.
+
+    Scores are NaN for a site without which too few people are left.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, p)
+    cohort : Cohort
+        The public people.
+    settings : SpaceSettings
+    """
     columns = cohort.target.columns
     fewest_axes = replace(settings, directions=settings.axes)
-    scores = np.full(targets(cohort.y, columns).shape, np.nan)
-    found = calibrated(scores, 1.0)
+    unknown = np.full(targets(cohort.y, columns).shape, np.nan)
+    scores = calibrated(unknown, 1.0)
     for name in cohort.site_names:
         here = cohort.site == name
         with suppress(DataError):
             others = (features[~here], cohort.y[~here])
-            left = fit_base_and_space(*others, fewest_axes, columns).base
-            score = left.score(left.standardise(features[here]))
-            found[here] = calibrated(score, left.temperature)
-    return found
+            base = fit_base_and_space(*others, fewest_axes, columns).base
+            score = base.score(base.standardise(features[here]))
+            scores[here] = calibrated(score, base.temperature)
+    return scores
 
 
-# -- reading one: what it claims is held against itself ------------------------------------------
+# -- reading a base model and checking its claims ------------------------------------------
 def read_base_model(exchange: Exchange) -> PublicBaseModel:
-    """The start of an exchange, its claims cross-checked; `ExchangeError` where they cannot be."""
+    """Read the base model of a file and check its claims against each other.
+
+    Parameters
+    ----------
+    exchange : Exchange
+
+    Returns
+    -------
+    PublicBaseModel
+
+    Raises
+    ------
+    ExchangeError
+        If settings, arrays or numbers are inconsistent.
+    """
     record = exchange.root
     with at(f"the {record.title}"):
         _check_claims(record)
         with at(kind=ExchangeError):
             settings = make(SpaceSettings, record.settings, "settings")
         if asdict(settings) != record.settings:
-            raise ExchangeError("its settings are not all there, or of another type.")
+            raise ExchangeError("settings are missing or have another type.")
         stored = exchange.arrays(record)
         _check_shapes(stored, record)
         confounds = None
@@ -410,7 +535,7 @@ def read_base_model(exchange: Exchange) -> PublicBaseModel:
 def _space_of(
     stored: Mapping[str, np.ndarray], settings: SpaceSettings
 ) -> ContributionSpace:
-    """Return the space with these stored arrays and settings."""
+    """Return the space with these arrays of a record and these settings."""
     values: dict[str, Any] = {}
     for name, array in stored.items():
         values[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
@@ -422,23 +547,30 @@ def _space_of(
 
 
 def _check_claims(record: records.BaseModelRecord) -> None:
-    """People, sites, ROIs and ranges agree."""
+    """Raise `ExchangeError` unless people, sites, ROIs, ranges and estimates agree."""
     expected = record.expected
     of_classes = [e for e in (expected.accuracy, expected.auroc) if e is not None]
     estimates = [*of_classes, *expected.number.values()]
     number = record.policy.number is not None
     faults = {
         "claims more patients than people": record.patients > record.people,
-        "claims sites that do not add up": sum(record.sites.values()) != record.people,
-        "claims other ids than people": len(set(record.ids)) != record.people,
-        "claims ROI names for other ROIs": len(record.roi_names)
+        "claims numbers of people per site that do not add up": sum(
+            record.sites.values()
+        )
+        != record.people,
+        "claims more or fewer ids than people": len(set(record.ids)) != record.people,
+        "claims more or fewer ROI names than ROIs": len(record.roi_names)
         not in (0, record.n_rois),
-        "claims ranges of what it does not remove": set(record.ranges)
+        "claims ranges for other covariates than it removes": set(record.ranges)
         != set(record.removes),
-        "claims a range upside down": any(a > b for a, b in record.ranges.values()),
-        "claims more expected people than people": expected.people > record.people,
-        "claims patients where there is a number": number and record.patients > 0,
-        "claims estimates of another target": bool(
+        "claims a range whose lower limit is above the upper": any(
+            a > b for a, b in record.ranges.values()
+        ),
+        "claims an expected quality measured on more people than it has": expected.people
+        > record.people,
+        "claims patients although its target is a number": number
+        and record.patients > 0,
+        "claims estimates for another kind of target": bool(
             of_classes if number else expected.number
         ),
         "claims an estimate outside its interval": any(
@@ -451,7 +583,7 @@ def _check_claims(record: records.BaseModelRecord) -> None:
 def _check_shapes(
     stored: Mapping[str, np.ndarray], record: records.BaseModelRecord
 ) -> None:
-    """Exactly the arrays of a start, each of its type and shape."""
+    """Raise `ExchangeError` unless a record has exactly the arrays of a base model."""
     p = record.n_rois * (record.n_rois + 1) // 2
     k = [0, *stored.get("axes", np.zeros(0)).shape][-1]
     columns = record.policy.target.columns
@@ -471,15 +603,15 @@ def _check_shapes(
     if record.removes:
         removed = sum(len(terms(name, np.zeros(1))) for name in record.removes)
         wanted |= {CENTRE: (removed,), COEFFICIENTS: (removed, p)}
-    found = {name: (str(array.dtype), array.shape) for name, array in stored.items()}
-    for name in sorted({*wanted, *found}):
-        if found.get(name) != ("float32", wanted.get(name)):
-            is_ = f"is {found.get(name)}, not {wanted.get(name)}"
-            raise ExchangeError(f"array '{name[:80]}' {is_}.")
+    present = {name: (str(array.dtype), array.shape) for name, array in stored.items()}
+    for name in sorted({*wanted, *present}):
+        if present.get(name) != ("float32", wanted.get(name)):
+            difference = f"is {present.get(name)}, not {wanted.get(name)}"
+            raise ExchangeError(f"array '{name[:80]}' {difference}.")
 
 
 def _check_numbers(space: ContributionSpace, record: records.BaseModelRecord) -> None:
-    r"""Axes are axes, variances add up, and size and clip can be of the same people.
+    r"""Raise `ExchangeError` unless axes, variances, size and clip are consistent.
 
     Features are standardised, so that the variances of :math:`x / \sqrt p` add up to the share of
     features that vary. With :math:`E\|z\|^2` known from them, no quantile c of :math:`\|z\|` is
@@ -501,8 +633,8 @@ def _check_numbers(space: ContributionSpace, record: records.BaseModelRecord) ->
         space.variance @ others, vary, rtol=0.01
     ):
         raise ExchangeError("holds variances that do not add up.")
-    spoken = others if space.gamma else others * (np.arange(k + 1) < space.full)
-    square = float(p * (space.gain**2 * space.variance) @ spoken)
+    weights = others if space.gamma else others * (np.arange(k + 1) < space.full)
+    square = float(p * (space.gain**2 * space.variance) @ weights)
     quantile = float(record.settings.get("clip", 0.5))
     most = 2 * np.sqrt(space.columns * (square + 0.25) / (1 - quantile))
     if 1.01 * np.sqrt(2 * square) < 1 or not 1e-6 < space.clip <= 1.01 * most:

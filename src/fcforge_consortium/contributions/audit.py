@@ -1,9 +1,9 @@
-"""The audit of a release: what its numbers tell about who was among the people.
+"""Attacks on a contribution: how well its numbers reveal who is in it.
 
-A quarter of a site's people is the attacker's reference; random halves of the others each make a
-release (with noise of its own), so that who was in it is known, and every attack of
-`fcforge.evaluation.privacy.attacks` on sums is tried on all of them at once. A half hides its people worse
-than the whole site does: what is found here is more than the release itself gives away.
+A quarter of a site's people is the attacker's reference. Random halves of the others each make a
+contribution with noise of its own, so that its members are known. Every attack of
+`fcforge.evaluation.privacy.attacks` on sums is tried on all of these contributions. A half hides its
+people less than the whole site does, so the audit overestimates the leakage of the contribution.
 """
 
 from dataclasses import asdict, replace
@@ -36,31 +36,33 @@ from fcforge_consortium.records.kinds import Charged, Contribution
 
 SHADOWED = (SAMPLE, "class mean", "loss against public head")  # seen by shadow models
 PLAN = AuditPlan(worlds=100, n_draws=100)
-FEW = 8  # worlds of the reference that leaks everything: slow, and always found
+FEW = (
+    8  # halves for the reference that leaks everything: it is slow and always detected
+)
 MIN_PEOPLE = 32
 UNLIKELY = 1e-9
 
 
 class Trial:
-    """Releases of random halves of some people, and the attacker's own reference.
+    """Contributions of random halves of a site's people, and the attacker's reference.
 
-    A quarter of the people is the reference, random halves of the others are released.
+    A quarter of the people is the reference; the halves are drawn from the others.
 
     Parameters
     ----------
     start : ContributionSpace
     features : ndarray of shape (n, p)
-        Of everybody, confounds removed.
+        Features of all people, confounds removed.
     y : ndarray of shape (n,)
     plan : AuditPlan
 
     Attributes
     ----------
     rows, others : ndarray of shape (n, d + 2)
-        What everybody else, and everybody of the reference, adds to a release, in units.
+        Numbers that each person outside and inside the reference adds to a contribution, in units.
     inside : ndarray of shape (K, n), bool
-        Who is in each release, whatever the diagnoses: halves with equal shares of patients would
-        hide what a release says about them.
+        Members of each contribution. They are drawn regardless of diagnosis: halves with equal
+        shares of patients would hide the leakage of diagnoses.
     """
 
     def __init__(
@@ -71,8 +73,8 @@ class Trial:
         plan: AuditPlan,
     ) -> None:
         if len(y) < MIN_PEOPLE:
-            what = f"{len(y)} people are too few to audit a release."
-            do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
+            what = f"{len(y)} people are too few to audit a contribution."
+            do = f"Use at least {MIN_PEOPLE} people; estimates are reliable from about 100."
             raise DataError(what, do=do)
         rng = numpy_rng(plan.seed, "audit reference")
         mask = stratified(y, plan.reference, rng)
@@ -92,9 +94,16 @@ class Trial:
         self.inside = place < n // 2
 
     def attacked(self, totals: np.ndarray, noise: float = 0.0) -> list[Evidence]:
-        """Every attack on every release, of numbers (K, d + 2).
+        """Return the evidence of every attack on every contribution.
 
-        The attacker knows how many people a release has, and so looks at the other numbers alone.
+        The attacker knows the number of people in a contribution, so the count is left out.
+
+        Parameters
+        ----------
+        totals : ndarray of shape (K, d + 2)
+            Numbers of the contributions, in units.
+        noise : float
+            Standard deviation of the noise on each number.
         """
         members = self.inside.sum(1)
         sums, rows, ref = attacks.within_span(
@@ -111,13 +120,13 @@ class Trial:
             ),
         }
         each = zip(*scores.values(), strict=True)
-        return [Evidence(dict(zip(scores, one, strict=True))) for one in each]
+        return [Evidence(dict(zip(scores, values, strict=True))) for values in each]
 
     def references(self) -> dict[str, list[Evidence]]:
-        """What an audit is read against: rows one by one, and strangers."""
+        """Return evidence for two references: all rows in the open, and sums without members."""
         copied = []
-        for mine in self.inside[:FEW]:
-            near = attacks.distance_ratio(self.rows, self.rows[mine], self.others)
+        for members in self.inside[:FEW]:
+            near = attacks.distance_ratio(self.rows, self.rows[members], self.others)
             copied.append(Evidence({"distance ratio": near}))
         rng = numpy_rng(self.seed, "audit strangers")
         strangers = []
@@ -127,7 +136,14 @@ class Trial:
         return {BOOTSTRAP: copied, UNTRAINED: self.attacked(np.stack(strangers))}
 
     def released(self, epsilon: float | None, delta: float) -> list[Evidence]:
-        """Evidence against the halves' releases at a budget."""
+        """Return the evidence of attacks on the halves' contributions at a budget.
+
+        Parameters
+        ----------
+        epsilon : float or None
+            None for exact sums.
+        delta : float
+        """
         sums = self.inside.astype(float) @ self.rows
         noise = float(vector.noise_units(epsilon, delta))
         rng = numpy_rng(self.seed, "audit noise", str(epsilon))
@@ -142,23 +158,34 @@ def audit_people(
     delta: float,
     plan: AuditPlan = PLAN,
 ) -> AuditResult:
-    """Attack releases of random halves of these people at an epsilon (None: exact).
+    """Attack contributions of random halves of these people.
+
+    Parameters
+    ----------
+    start : ContributionSpace
+    features : ndarray of shape (n, p)
+        Confounds removed.
+    y : ndarray of shape (n,)
+    epsilon : float or None
+        None for exact sums.
+    delta : float
+    plan : AuditPlan
 
     Returns
     -------
-    Audit
-        Rows of the references first: members' contributions one by one ("bootstrap"), a release of
-        strangers ("untrained"); then those of the release.
+    AuditResult
+        Rows of the references first: the vectors of all members in the open ("bootstrap") and a sum
+        over strangers ("untrained"). Rows of the contribution follow.
     """
     trial = Trial(start, features, y, plan)
-    name = "release without noise"
+    name = "contribution without noise"
     if epsilon is not None:
-        name = f"release at epsilon {epsilon:g}"
+        name = f"contribution at epsilon {epsilon:g}"
     evidence = trial.references() | {name: trial.released(epsilon, delta)}
     rows: list[AuditRow] = []
-    for release, found in evidence.items():
-        member = np.where(trial.inside[: len(found)], MEMBER, OUTSIDER)
-        rows += summarise(release, found, member, plan, SHADOWED)
+    for title, attacked in evidence.items():
+        member = np.where(trial.inside[: len(attacked)], MEMBER, OUTSIDER)
+        rows += summarise(title, attacked, member, plan, SHADOWED)
     about = {
         "people": len(trial.y),
         "trained_on": len(trial.y) // 2,
@@ -172,54 +199,82 @@ def audit_people(
     return AuditResult(tuple(rows), about)
 
 
-def audit_release(model: ContributionModel, asked: AuditTarget) -> AuditResult:
-    """Attack what a site gave last.
+def audit_contribution(model: ContributionModel, target: AuditTarget) -> AuditResult:
+    """Attack a site's last contribution.
 
-    That they are its people is proved first, by the receipt kept at home and the commitment in
-    the record; people, scans or diagnoses that differ are refused by name.
+    The entry in the site's ledger and the commitment in the record must prove that these are the
+    people behind it. People, scans or diagnoses that differ are refused by name.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    target : AuditTarget
+        The site, its people and its ledger.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    DataError
+        If the site contributed nothing, or other people than these.
     """
     model.require_two_classes("attacks of an audit are")
-    record, features, y = given_people(model, asked)
+    record, features, y = contributed_people(model, target)
     start = model.start.space
     if isinstance(record, Contribution):
         require_numbers(model, record, vector.contribution_rows(start, features, y))
-    plan = replace(PLAN, seed=asked.plan.seed)
-    found = audit_people(start, features, y, *record.budget, plan)
+    plan = replace(PLAN, seed=target.plan.seed)
+    result = audit_people(start, features, y, *record.budget, plan)
     about = {
-        **found.about,
+        **result.about,
         "what": f"the {record.title}",
         "parents": (record.id,),
-        "site": asked.site,
+        "site": target.site,
     }
-    return replace(found, about=about)
+    return replace(result, about=about)
 
 
-def given_people(
-    model: ContributionModel, asked: AuditTarget
+def contributed_people(
+    model: ContributionModel, target: AuditTarget
 ) -> tuple[Charged, np.ndarray, np.ndarray]:
-    """The site's last record; its people in its order: features (n, p), diagnoses."""
-    given = {record.site: record for record in model.exchange.of(Charged)}
-    require_given(tuple(given), asked.site)
-    record = given[asked.site]
-    mine = asked.people.select_sites([asked.site])
-    receipt = asked.private.receipt_for(record.commitment, f"the {record.title}")
-    places = receipt.places(people_in(mine))
-    features = own_features(model, mine)
-    return record, features[places], mine.y[places]
+    """Return a site's last record, and features (n, p) and diagnoses of its people in its order.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    target : AuditTarget
+    """
+    last = {record.site: record for record in model.exchange.of(Charged)}
+    require_given(tuple(last), target.site)
+    record = last[target.site]
+    people = target.people.select_sites([target.site])
+    receipt = target.private.receipt_for(record.commitment, f"the {record.title}")
+    places = receipt.places(people_in(people))
+    features = own_features(model, people)
+    return record, features[places], people.y[places]
 
 
 def require_numbers(
-    model: ContributionModel, release: Contribution, rows: np.ndarray
+    model: ContributionModel, record: Contribution, rows: np.ndarray
 ) -> None:
-    """Refuse where the released numbers cannot be these people's sum plus the stated noise.
+    """Raise `DataError` if a contribution cannot be these people's sum plus the stated noise.
 
-    The receipt proves people, scans and diagnoses, not covariates: others would be attacked in
-    vain.
+    The ledger proves people, scans and diagnoses, but not covariates. With other covariates the
+    attacks would target vectors that are not in the sum.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    record : Contribution
+    rows : ndarray of shape (n, m)
+        Vectors of the people, in units.
     """
     from scipy.stats import chi2  # slow to import
 
-    apart = model.read_numbers(release) - rows.sum(0, dtype=np.float64)
-    variance = float(Fraction(release.variance))
+    apart = model.read_numbers(record) - rows.sum(0, dtype=np.float64)
+    variance = float(Fraction(record.variance))
     if variance:
         far = float((apart**2).sum()) / variance
         fits = chi2.sf(far, len(apart)) > UNLIKELY
@@ -227,6 +282,6 @@ def require_numbers(
         fits = bool(np.abs(apart).max() <= 2 * len(rows))
     if not fits:
         raise DataError(
-            f"the numbers of the {release.title} are not what these people add up to.",
-            do="Check the covariates: they must be those that were learned.",
+            f"the numbers of the {record.title} are not the sum over these people.",
+            do="Check the covariates: they must be those of the contribution.",
         )

@@ -1,7 +1,7 @@
-"""The model of releases and sums around a public start: order-free, mergeable, numpy only.
+"""The model that contributions and the sums of rounds make of a base model.
 
-The head is a function of the set of records alone and never stored, so it cannot be forged: sums of
-whole numbers are exact, and any order of hospitals and any tree of merges ends in the same head.
+The model is a function of the set of records alone and is never stored, so it cannot be forged.
+Sums of whole numbers are exact: any order of hospitals and any tree of merges give the same model.
 """
 
 import math
@@ -36,11 +36,11 @@ from fcforge_consortium.records.kinds import (
 if TYPE_CHECKING:
     from fcforge.evaluation.attribution import ScoredModel
 
-LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
+LUCK = 8.0  # standard deviations of the noise that no honest contribution exceeds
 
 
 class Summand(NamedTuple):
-    """Something that counts toward the head: a release, or the sum of a round.
+    """A summand of the model: a hospital's contribution, or the sum of a round.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Summand(NamedTuple):
     numbers : ndarray of shape (m,), int64
         In units of the grid.
     variance : Fraction
-        Of the noise on each number, in squared units.
+        Variance of the noise on each number, in squared units.
     """
 
     name: str
@@ -70,9 +70,10 @@ class Total(NamedTuple):
     def of(cls, given: Sequence[Summand], size: int) -> Self:
         """Add contributions of `size` numbers each."""
         numbers = np.zeros(size, dtype=object)
-        for one in given:
-            numbers = numbers + one.numbers
-        return cls(numbers, sum((g.variance for g in given), Fraction()), len(given))
+        for summand in given:
+            numbers = numbers + summand.numbers
+        variance = sum((summand.variance for summand in given), Fraction())
+        return cls(numbers, variance, len(given))
 
     def without(self, part: "Total") -> "Total":
         """Return the sum without a part of it."""
@@ -84,32 +85,32 @@ class Total(NamedTuple):
 
 
 class ContributionModel(Model):
-    """A start with everything that hospitals gave around it.
+    """A base model with the contributions of hospitals.
 
     Parameters
     ----------
     exchange : Exchange
-        Its root is a start.
+        A file whose root is a base model.
     """
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self.target = exchange.root.policy.target
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- base model and sites --------------------------------------------------------------------------------
     @cached_property
     def start(self) -> PublicBaseModel:
-        """The start, its claims checked."""
+        """The base model, its claims checked."""
         return public_start.read_base_model(self.exchange)
 
     @property
     def n_rois(self) -> int:
-        """ROIs of every scan."""
+        """Number of ROIs of every scan."""
         return self.exchange.root.n_rois
 
     @property
     def roi_names(self) -> tuple[str, ...]:
-        """Empty where unknown."""
+        """Names of the ROIs; empty where unknown."""
         return self.exchange.root.roi_names
 
     @property
@@ -119,94 +120,107 @@ class ContributionModel(Model):
 
     @cached_property
     def temperature(self) -> float:
-        """Log odds are scores divided by it; a number has none."""
+        """Divisor of scores that makes them log odds; 1 for a number."""
         if not self.target.classes:
             return 1.0
         return vector.temperature(self.start.space, self.head)
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Hospitals that gave something, or the public sites where none did."""
+        """Hospitals that contributed, or the public sites if none did."""
         return self.hospitals or tuple(self.exchange.root.sites)
 
     @property
     def hospitals(self) -> tuple[str, ...]:
-        """Those that gave something."""
+        """Hospitals that contributed."""
         return tuple(sorted({site for given in self.given for site in given.sites}))
 
-    # -- what was given ----------------------------------------------------------------------------
+    # -- contributions ----------------------------------------------------------------------------
     @cached_property
     def given(self) -> tuple[Summand, ...]:
-        """Releases and sums of rounds, every number read from the file."""
-        found = []
-        for release in self.exchange.of(Contribution):
-            numbers = self.read_numbers(release)
-            variance = Fraction(release.variance)
-            found.append(Summand(release.site, (release.site,), numbers, variance))
-        for closed in [one for one in self.rounds if one.closed]:
+        """Contributions and sums of rounds, every number read from the file."""
+        summands = []
+        for record in self.exchange.of(Contribution):
+            numbers = self.read_numbers(record)
+            variance = Fraction(record.variance)
+            summands.append(Summand(record.site, (record.site,), numbers, variance))
+        for closed in [each for each in self.rounds if each.closed]:
             words = [self.read_numbers(half) for half in closed.aggregate_shares]
             numbers = rounds.signed_numbers(rounds.added(words))
             variance = sum(
                 (Fraction(h.variance) for h in closed.aggregate_shares), Fraction()
             )
             name = f"round {closed.name}"
-            found.append(Summand(name, closed.hospitals, numbers, variance))
-        return tuple(found)
+            summands.append(Summand(name, closed.hospitals, numbers, variance))
+        return tuple(summands)
 
     @cached_property
     def rounds(self) -> tuple[rounds.Round, ...]:
-        """Rounds that at least one aggregator has published."""
+        """Rounds for which at least one aggregator has published its aggregate share."""
         return rounds.rounds_of(self.exchange)
 
     @property
     def size(self) -> int:
-        """Numbers of a release."""
+        """Length of a contribution."""
         return self.start.space.n_numbers
 
     @property
     def grid(self) -> float:
-        """What one unit is worth: a millionth of the clip."""
+        """Value of one unit: about a millionth of the clip."""
         return self.start.space.grid
 
     def spent(self, record: Charged) -> tuple[float, float]:
-        """Epsilon and delta of one of its people at most, every publication of a round counted."""
+        """Return the largest epsilon and delta that one person behind a record has spent."""
         return record.spent_epsilon, record.spent_delta
 
     def read_numbers(self, record: NoisyVector) -> np.ndarray:
-        """The numbers (m,) of a release, or the words of a half; `ExchangeError` for others."""
+        """Return the numbers (m,) of a contribution or of an aggregate share.
+
+        Raises
+        ------
+        ExchangeError
+            If the arrays of the record have another name, shape or type.
+        """
         kind = "uint64" if isinstance(record, AggregateShare) else "int64"
         arrays = self.exchange.arrays(record)
         shapes = {name: (a.shape, str(a.dtype)) for name, a in arrays.items()}
         if shapes != {NUMBERS: ((self.size,), kind)}:
             raise ExchangeError(
-                f"the {record.title} holds {shapes!r:.80} where the start asks for "
-                f"{self.size} whole numbers."
+                f"the {record.title} holds {shapes!r:.80}; a contribution to this base model "
+                f"has {self.size} whole numbers."
             )
         return arrays[NUMBERS]
 
     def head_count(self, given: Summand) -> tuple[float, float]:
-        """About how many people something is of, and the standard deviation of that."""
+        """Return the noisy number of people in a summand, and its standard deviation."""
         uncertain = math.sqrt(given.variance) / vector.COUNT
         return int(given.numbers[-1]) / vector.COUNT, uncertain
 
-    # -- the head ----------------------------------------------------------------------------------
+    # -- the linear model ----------------------------------------------------------------------------------
     @cached_property
     def total(self) -> Total:
         """Sum of all contributions and rounds."""
         return Total.of(self.given, self.size)
 
     def beta(self, own: Any = 0) -> np.ndarray:
-        """Return the step from the base model; without `own` (n, m) of the sum's numbers."""
+        """Return the step from the base model.
+
+        Parameters
+        ----------
+        own : ndarray of shape (n, m), or 0
+            Numbers to leave out of the sum, one row per step to return.
+        """
         total = self.total
         sums = total.numbers.astype(np.float64) - own
         return self._step(sums, total.variance, total.contributions)
 
     def beta_without(self, name: str) -> np.ndarray:
         """Return the step from the base model without one hospital or round."""
-        mine = [given for given in self.given if given.name == name]
-        return self._step_without(mine)
+        left_out = [given for given in self.given if given.name == name]
+        return self._step_without(left_out)
 
     def _step_without(self, given: Sequence[Summand]) -> np.ndarray:
+        """Return the step from the base model without some of the summands."""
         rest = self.total.without(Total.of(given, self.size))
         sums = rest.numbers.astype(np.float64)
         return self._step(sums, rest.variance, rest.contributions)
@@ -214,10 +228,28 @@ class ContributionModel(Model):
     def _step(
         self, sums: np.ndarray, variance: Fraction, contributions: int
     ) -> np.ndarray:
+        """Return the step from the base model that noisy sums give.
+
+        Parameters
+        ----------
+        sums : ndarray of shape (..., m)
+        variance : Fraction
+            Variance of the noise on each number, in squared units.
+        contributions : int
+            Number of summands.
+        """
         return vector.solve(self.start.space, sums, float(variance), contributions)
 
     def odds_without(self, x: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """Log odds (n,) of features (n, p), each without `own` (n, m) of the numbers given."""
+        """Return the log odds (n,) of people by the model without their own contributions.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, p)
+            Features, confounds removed.
+        own : ndarray of shape (n, m)
+            Numbers that each person added to the sum.
+        """
         space = self.start.space
         z = space.base.standardise(x)
         moved = (space.coordinates(z) * self.beta(own=own)).sum(1)
@@ -225,26 +257,26 @@ class ContributionModel(Model):
 
     @cached_property
     def head(self) -> vector.LinearModel:
-        """The head on standardised features."""
+        """Linear model on standardised features."""
         return vector.stepped_model(self.start.space, self.beta())
 
     def odds(self, x: np.ndarray) -> np.ndarray:
-        """Calibrated scores of features (n, p), as in `Scores`."""
+        """Return calibrated scores of features (n, p), as in `Scores`."""
         z = self.start.space.base.standardise(x)
         score = z @ self.head.weight + self.head.bias
         return calibrated(score, self.temperature)
 
     def summary(self) -> str:
-        """What follows from the records, in a few words."""
+        """Return a short description for `verify`."""
         moved = np.linalg.norm(self.beta())
         return (
-            f"head recomputed from {counted(len(self.given), 'contribution')}, {moved:.4f} away from "
-            f"the public head; state {self.exchange.id[:16]}"
+            f"model computed from {counted(len(self.given), 'contribution')}, {moved:.4f} away "
+            f"from the base model; state {self.exchange.id[:16]}"
         )
 
     # -- checks ------------------------------------------------------------------------------------
     def check(self) -> None:
-        """Start, budgets, noise and counts are what they claim to be."""
+        """Raise `ExchangeError` unless base model, budgets, noise and counts are consistent."""
         _ = self.start
         for record in self.exchange.of(Budgeted):
             with at(f"the {record.title}", kind=ExchangeError):
@@ -252,11 +284,16 @@ class ContributionModel(Model):
                 if isinstance(record, NoisyVector):
                     self.check_noise(record)
         for given in self.given:
-            with at(f"what '{given.name}' gave"):
+            with at(f"contribution of '{given.name}'"):
                 self.check_possible(given)
 
     def check_budget(self, record: Budgeted) -> None:
-        """Raise for what the policy lets nobody spend, or less than this costs its people."""
+        """Raise an error if a record's budget is above the policy's or below its own cost.
+
+        Raises
+        ------
+        ExchangeError, ConfigError
+        """
         exact = record.mechanism == "none"
         budgets = [(record.epsilon, record.delta)]
         if isinstance(record, Charged):
@@ -266,11 +303,12 @@ class ContributionModel(Model):
                 raise ExchangeError("exact sums cannot have a budget.")
             self.exchange.root.policy.require_budget(None if exact else epsilon, delta)
             if record.epsilon > epsilon or record.delta > delta:
-                said = f"its people spent epsilon {epsilon:g} and delta {delta:g}"
-                raise ExchangeError(f"says that {said}, less than it costs them.")
-        vector.noise_units(
-            *record.budget, self.size
-        )  # raises where there can be no such noise
+                raise ExchangeError(
+                    f"states that its people spent epsilon {epsilon:g} and delta {delta:g} in all, "
+                    "less than the record alone costs them."
+                )
+        # raises for a budget whose noise cannot be drawn
+        vector.noise_units(*record.budget, self.size)
 
     def check_noise(self, record: NoisyVector) -> None:
         """Raise `ExchangeError` unless numbers, noise, grid and budget fit each other."""
@@ -279,36 +317,45 @@ class ContributionModel(Model):
         stated = math.sqrt(Fraction(record.variance))
         if record.grid != self.grid or abs(stated - wanted) > 1:
             raise ExchangeError(
-                f"states noise of {stated:.6g} units of {record.grid:.4g} where epsilon "
-                f"{record.epsilon:g} asks for {wanted} of {self.grid:.4g}.",
-                do="Its budget is not what it says; ask the hospital for a new release.",
+                f"states noise of {stated:.6g} units of {record.grid:.4g}; epsilon "
+                f"{record.epsilon:g} needs {wanted} units of {self.grid:.4g}.",
+                do="The stated budget does not hold; ask the hospital for a new contribution.",
             )
 
     def check_possible(self, given: Summand) -> None:
-        """Refuse sums that no group of people within the policy can give."""
+        """Raise `ExchangeError` for a sum that no group of people within the policy can have."""
         policy = self.exchange.root.policy
         people, uncertain = self.head_count(given)
         noise = math.sqrt(given.variance) * self.grid
         fewest = policy.fewest_people * len(given.sites)
         most = self.exchange.root.most_people * len(given.sites)
-        room = LUCK * uncertain + 1e-6
+        margin = LUCK * uncertain + 1e-6
         moved = math.hypot(*(given.numbers[:-1] * self.grid))
-        reach = (max(people, 0.0) + room) * self.start.space.clip
+        reach = (max(people, 0.0) + margin) * self.start.space.clip
         farthest = reach + LUCK * noise * math.sqrt(len(given.numbers))
-        if not fewest - room <= people <= most + room or moved > farthest:
+        if not fewest - margin <= people <= most + margin or moved > farthest:
             raise ExchangeError(
-                f"its numbers are not of {fewest} to {most} people: about "
-                f"{people:.0f}, who moved the head by {moved:.4g} (at most {farthest:.4g}).",
-                do="It was not made by `fcforge consortium contribute`; ask the hospital for a new release.",
+                f"its numbers cannot come from {fewest} to {most} people: they count about "
+                f"{people:.0f} and move the model by {moved:.4g} (at most {farthest:.4g}).",
+                do="`fcforge consortium contribute` does not write such a file; ask the hospital "
+                "for a new contribution.",
             )
 
     # -- for the estimator
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False
     ) -> Exchange:
-        """The exchange: a release is on record as soon as it is made."""
+        """Return the exchange itself: a contribution is recorded when it is made.
+
+        Parameters
+        ----------
+        key : private key, optional
+            Refused: a contribution is signed when it is made.
+        allow_real_subjects : bool
+            Ignored: contributions contain no subjects.
+        """
         if key is not None:
-            what = "a release is signed when it is made."
+            what = "a contribution is signed when it is made."
             raise ConfigError(what, do="Use `fcforge consortium contribute --sign`.")
         return self.exchange
 
@@ -316,18 +363,24 @@ class ContributionModel(Model):
         """Return the parameters of a `ConsortiumClassifier` that continues from the model."""
         return {"method": "forge_release", "start": self.exchange}
 
-    # -- answers -----------------------------------------------------------------------------------
+    # -- predictions -----------------------------------------------------------------------------------
     def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
-        """Calibrated scores of whatever scan; `DataError` where a covariate is missing."""
+        """Return calibrated scores of scans (n, R, R), however unusual they are.
+
+        Raises
+        ------
+        DataError
+            If a covariate that the base model removes is missing or out of range.
+        """
         ids = [f"subject {k + 1}" for k in range(len(fc))]
         self.start.require_covariates(covariates, ids)
         return self.odds(self.start.features(fc, covariates))
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
-        """Calibrated scores of scans (n, R, R), or why there are none.
+        """Return calibrated scores of scans (n, R, R), or the reasons for abstaining.
 
-        It abstains from a scan that is unlike the public people's, and from one that lacks a
-        covariate which the start removes: a guess there would look like an answer.
+        The model abstains from scans that are unlike the public people's, and from scans without a
+        covariate that the base model removes.
         """
         why = self.start.wrong_covariates(covariates, len(fc))
         unknown = np.full(len(fc), np.nan)
@@ -337,24 +390,24 @@ class ContributionModel(Model):
         apart = self.start.strangeness(x)
         every = np.stack([*apart.values()])
         strange = every.max(0)
-        for i, which in enumerate(every.argmax(0)):
+        for i, kind in enumerate(every.argmax(0)):
             if why[i]:
                 strange[i] = np.nan
             elif strange[i] > 1:
-                why[i] = [*apart][which]
+                why[i] = [*apart][kind]
             if why[i]:
                 odds[i] = np.nan
         return Scores(odds, strange, tuple(why))
 
     def baselines(self) -> Mapping[str, "ContributionModel"]:
-        """The public head, beside which what hospitals gave must show its worth."""
+        """Return the base model alone, which shows the gain of the contributions."""
         if not self.given:
             return {}
         alone = Exchange(self.exchange.root, (), self.exchange.payloads)
-        return {"public head alone": ContributionModel(alone)}
+        return {"base model alone": ContributionModel(alone)}
 
     def reference(self) -> tuple[np.ndarray, str]:
-        """The scan (R, R) that others are explained against, and who it is."""
+        """Return the scan (R, R) that explanations compare others with, and its description."""
         space = self.start.space
         mean = from_log_features(space.base.mean[None], space.base.shrink)[0]
         return mean, "the mean of the public people"
@@ -362,9 +415,10 @@ class ContributionModel(Model):
     def influence(self) -> dict[str, float]:
         """Return how far the model moves without each hospital or round.
 
-        That is the standard deviation, over the public people, by which scores change, divided by
-        the temperature of the base model: who makes the model's own scores large could hide behind
-        its temperature. Nobody can see inside the sum of a round.
+        The distance is the standard deviation, over the public people, of the change in scores,
+        divided by the temperature of the base model. The model's own temperature would not do: a
+        contribution that makes scores large also raises it. A round counts as one summand, because
+        nobody can see inside its sum.
         """
         space = self.start.space
         parts: dict[str, list[Summand]] = {}
@@ -380,14 +434,14 @@ class ContributionModel(Model):
         return moved
 
     def outliers(self) -> list[str]:
-        r"""Hospitals and rounds whose people seem to be of one mind, beyond noise and chance.
+        r"""Return hospitals and rounds whose people move the model one way, beyond noise and chance.
 
-        The public head errs one way for one person and the other way for the next, so that what n
-        people give adds up to about :math:`\sqrt n` of what one may give, and noise on d numbers
-        to :math:`\sqrt{d V}`. ABIDE's sites reach n / 10 to n / 5 of what n may give; who lies
-        about people to turn the head reaches for all of it.
+        The base model errs in one direction for one person and in the other for the next. The
+        vectors of n people therefore add up to about :math:`\sqrt n` times the clip, and noise on d
+        numbers to :math:`\sqrt{d V}`. ABIDE's sites reach n / 10 to n / 5 times the clip. A
+        hospital that falsifies diagnoses to turn the model reaches n times the clip.
         """
-        found = set()
+        one_sided = set()
         for given in self.given:
             by_column = given.numbers[:-1].reshape(self.start.space.columns, -1)
             moved = by_column[:, :-1].astype(np.float64).ravel()  # without intercepts
@@ -396,13 +450,18 @@ class ContributionModel(Model):
             noise *= 1 + 5 / math.sqrt(len(moved))
             chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
             if np.linalg.norm(moved) > noise + chance:
-                found.add(given.name)
-        return sorted(found)
+                one_sided.add(given.name)
+        return sorted(one_sided)
 
     def attribution(
         self, covariates: Covariates
     ) -> "tuple[ScoredModel, np.ndarray | float]":
-        """The head on the matrix logarithm, and what removing the covariates adds."""
+        """Return the linear model on the matrix logarithm, and the score that confounds add.
+
+        Parameters
+        ----------
+        covariates : mapping of str to ndarray of shape (n,)
+        """
         self.require_two_classes("explanations are")
         from fcforge.evaluation.attribution import LogHead  # brings pandas
 
@@ -416,13 +475,15 @@ class ContributionModel(Model):
         return scored, -(removed @ scored.weight)
 
     def familiar(self, people: Cohort) -> tuple[str, ...]:
-        """People who are among the public ones."""
+        """Return a note about people who are among the public ones; empty if none is."""
         x = self.start.features(people.fc, people.covariates)
         public = self.start.public_among(people.subject_id.tolist(), x)
         if not public:
             return ()
-        said = f"{len(public)} of these people are among the public ones"
-        return (f"{said} (first: {public[0]}): too good to be true.",)
+        return (
+            f"{len(public)} of these people are among the public ones (first: {public[0]}): "
+            "the result is too optimistic.",
+        )
 
 
 def contributions_of(exchange: Exchange) -> ContributionModel:

@@ -1,4 +1,4 @@
-"""What an exchange says about scans, and how good it is on people; either model, one protocol."""
+"""Prediction of scans and evaluation on people with known diagnoses, for every kind of model."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.records.exchange import Exchange
 
 UNUSABLE = "cannot be used"
-BATCH = 256  # scans scored at once: memory is of these, however many a file holds
+BATCH = 256  # scans scored at once, which bounds the memory for files with many scans
 STRANGE = "unlike anything seen"
 ABSTAINED = "abstained"
 OK = "ok"
@@ -36,7 +36,7 @@ OK = "ok"
 
 @dataclass(frozen=True)
 class Prediction:
-    """One scan.
+    """The prediction of one scan.
 
     Attributes
     ----------
@@ -46,14 +46,14 @@ class Prediction:
     probability : float or None
         Calibrated P(patient); None unless the status is ok.
     strangeness : float or None
-        Distance from what was seen; the limit is 1. None where it cannot be measured.
+        Distance from the scans that were learned, with the limit 1; None if it cannot be measured.
     note : str
-        What is wrong with a scan that cannot be used, what made it strange, or that a number
-        lies outside the limits.
+        Why the scan cannot be used or is unusual, or that a number lies outside its limits.
     own : float or None
-        The probability by the hospital's own threshold, where it was given.
+        Probability by the hospital's own threshold, if one is used.
     answers : mapping of str to float
-        Instead of `probability` the probability of each of more than two classes, or the number.
+        Probability of each class if there are more than two, or the number, in place of
+        `probability`.
     """
 
     subject: str
@@ -65,12 +65,12 @@ class Prediction:
     answers: Mapping[str, float | None] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dict; other answers than a probability stand in its place."""
-        said = asdict(self)
-        answers = said.pop("answers")
+        """Return a plain dict, in which `answers` replace the probability if there are any."""
+        values = asdict(self)
+        answers = values.pop("answers")
         if answers:
-            del said["probability"], said["own"]
-        return said | answers
+            del values["probability"], values["own"]
+        return values | answers
 
 
 def predict(
@@ -79,11 +79,11 @@ def predict(
     kind: Kind = "auto",
     threshold: Threshold | None = None,
 ) -> list[Prediction]:
-    """Predict one file, several files or all files of a folder (that of `fcforge fc`, too).
+    """Predict one file, several files or all files of a folder, also of one by `fcforge fc`.
 
     A file holds one scan (FC or ROI time series: .npy .npz .csv .tsv .txt .1D .mat) or a dataset
     (.npz with ``fc_upper`` or ``fc`` of many subjects). A scan that cannot be used is reported
-    in its place and does not stop the others.
+    in its place; the others are predicted nevertheless.
 
     Parameters
     ----------
@@ -91,7 +91,12 @@ def predict(
     where : path or sequence of paths
     kind : {"auto", "fc", "timeseries"}
     threshold : Threshold, optional
-        The hospital's own; its probability is reported beside.
+        The hospital's own threshold; its probability is reported too.
+
+    Returns
+    -------
+    list of Prediction
+        One per scan, in order.
     """
     model = exchange.model
     scans = find_scans(where, kind, model.n_rois)
@@ -115,54 +120,74 @@ def predict(
 
 
 def _answers(
-    exchange: Exchange, scans: Sequence[Scan], own: Threshold | None
+    exchange: Exchange, scans: Sequence[Scan], threshold: Threshold | None
 ) -> list[Prediction]:
+    """Return the predictions of usable scans.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    scans : sequence of Scan
+    threshold : Threshold or None
+        The hospital's own threshold.
+    """
     fc = np.stack([scan.fc for scan in scans if scan.fc is not None])
-    found = exchange.model.score(fc, covariates_of(exchange, scans))
+    scores = exchange.model.score(fc, covariates_of(exchange, scans))
     target = exchange.root.policy.target
-    said = answers_of(target, found.odds)
+    predicted = answers_of(target, scores.odds)
     names = _answer_names(target)
-    at_home = np.full(len(said), np.nan)
-    if own is not None:
-        at_home = probability(own.odds(found.odds))
+    own = np.full(len(predicted), np.nan)
+    if threshold is not None:
+        own = probability(threshold.odds(scores.odds))
     rows = []
     for i, scan in enumerate(scans):
-        each = [_rounded(value) for value in np.atleast_1d(said[i])]
-        p = None if names else each[0]
-        strange = _rounded(found.strangeness[i], 3)
-        why = found.why[i]
+        values = [_rounded(value) for value in np.atleast_1d(predicted[i])]
+        strange = _rounded(scores.strangeness[i], 3)
+        why = scores.why[i]
         status = OK
         if why:
             status = ABSTAINED if strange is None else STRANGE
-        own_p = _rounded(at_home[i])
-        answers = dict(zip(names, each, strict=False))
-        known = (p, strange, why or _beyond(target, said[i]), own_p, answers)
-        rows.append(Prediction(scan.subject, status, *known))
+        row = Prediction(
+            scan.subject,
+            status,
+            probability=None if names else values[0],
+            strangeness=strange,
+            note=why or _outside_limits(target, predicted[i]),
+            own=_rounded(own[i]),
+            answers=dict(zip(names, values, strict=False)),
+        )
+        rows.append(row)
     return rows
 
 
-def _beyond(target: Target, answer: np.ndarray) -> str:
-    """A note beside a number that nobody who was learned can have; it is not cut."""
+def _outside_limits(target: Target, answer: np.ndarray) -> str:
+    """Return a note about a predicted number outside the target's limits, which is not clipped."""
     low, high = target.limits
     if target.kind != "number" or low <= answer <= high:
         return ""
-    return f"{target.name} outside {low:g} to {high:g}, where everybody learned lies"
+    return f"{target.name} outside {low:g} to {high:g}, the range of the people who were learned"
 
 
 def _answer_names(target: Target) -> tuple[str, ...]:
-    """What answers are called; none where P(patient) is the only one."""
+    """Return the names of answers other than P(patient); none for two classes."""
     if target.kind == "two classes":
         return ()
     return tuple(f"p_{name}" for name in target.classes) or (target.name,)
 
 
 def covariates_of(exchange: Exchange, scans: Sequence[Scan]) -> dict[str, np.ndarray]:
-    """What the model needs to know of scans beside the FC; NaN where a value is missing."""
-    found = {}
+    """Return the covariates (n,) of scans that the model needs; NaN where a value is missing.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    scans : sequence of Scan
+    """
+    covariates = {}
     for name in exchange.model.needs:
         values = [scan.covariates.get(name, np.nan) for scan in scans]
-        found[name] = np.array(values)
-    return found
+        covariates[name] = np.array(values)
+    return covariates
 
 
 def _rounded(value: float, digits: int = 4) -> float | None:
@@ -170,14 +195,19 @@ def _rounded(value: float, digits: int = 4) -> float | None:
 
 
 def as_csv(rows: Sequence[Prediction], exchange: Exchange) -> str:
-    """Predictions as CSV, with the sites the exchange has learned in the last column.
+    """Return predictions as CSV; the last column lists the sites that the model has learned.
 
-    `own_probability` is there where a hospital's own threshold was given.
+    The column `own_probability` is present if a hospital's own threshold was used.
+
+    Parameters
+    ----------
+    rows : sequence of Prediction
+    exchange : Exchange
     """
     named = [{"own_probability": row.own, **row.to_json()} for row in rows]
     own = ["own_probability"] if any(row.own is not None for row in rows) else []
-    said = _answer_names(exchange.root.policy.target) or ("probability", *own)
-    names = ["subject", "status", *said, "strangeness", "note"]
+    answers = _answer_names(exchange.root.policy.target) or ("probability", *own)
+    names = ["subject", "status", *answers, "strangeness", "note"]
     table = pd.DataFrame(named, columns=names)
     table["sites_learned"] = " ".join(exchange.model.sites)
     for name in ("subject", "note", "sites_learned"):
@@ -187,10 +217,16 @@ def as_csv(rows: Sequence[Prediction], exchange: Exchange) -> str:
 
 
 def as_json(rows: Sequence[Prediction], exchange: Exchange) -> str:
-    """Predictions as JSON with the exchange's id, sites and temperature."""
+    """Return predictions as JSON with the file's id, sites and temperature.
+
+    Parameters
+    ----------
+    rows : sequence of Prediction
+    exchange : Exchange
+    """
     policy = exchange.root.policy
     two = policy.target.kind == "two classes"
-    said = {
+    summary = {
         "exchange": exchange.id,
         "disorder": policy.disorder,
         "sites_learned": list(exchange.model.sites),
@@ -198,7 +234,7 @@ def as_json(rows: Sequence[Prediction], exchange: Exchange) -> str:
         "temperature": round(exchange.model.temperature, 4),
         "predictions": [row.to_json() for row in rows],
     }
-    return json.dumps(said, indent=1)
+    return json.dumps(summary, indent=1)
 
 
 def explain_scans(
@@ -208,12 +244,27 @@ def explain_scans(
     kind: Kind = "auto",
     atlas: Atlas | None = None,
 ) -> Explanation:
-    """Explain the rows of `predict` for the same files: of scans that got an answer, no others."""
+    """Explain the predictions of those scans that have an answer.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    where, kind
+        As for `predict`.
+    rows : sequence of Prediction
+        Result of `predict` for the same files.
+    atlas : Atlas, optional
+        Names and networks of the ROIs.
+
+    Returns
+    -------
+    Explanation
+    """
     model = exchange.model
     read = zip(find_scans(where, kind, model.n_rois), rows, strict=True)
     scans = [scan for scan, row in read if row.status == OK]
     if not scans:
-        raise DataError("no scan got an answer, so there is nothing to explain.")
+        raise DataError("no scan has an answer, so there is nothing to explain.")
     fc = np.stack([scan.fc for scan in scans if scan.fc is not None])
     subjects = [scan.subject for scan in scans]
     covariates = covariates_of(exchange, scans)
@@ -224,21 +275,23 @@ def explain_scans(
 # -- people whose diagnoses are known --------------------------------------------------------------
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics of an exchange on one group of people.
+    """Metrics of a file's model on one group of people.
 
     Attributes
     ----------
-    people, patients, abstained : int
-        Predicted people, those among them who are no controls, people it abstained from.
+    people, patients : int
+        People with a prediction, and those among them who are not controls.
+    abstained : int
+        People without a prediction.
     learned : int
-        Of the people, how many this hospital has given before (its private record says so).
+        People who were contributed before, according to the hospital's ledger.
     majority : float or None
-        Share of the largest class: what guessing reaches; None of a number.
+        Accuracy of predicting the largest class; None for a number.
     rows : mapping of title to mapping of metric to Estimate
-        The exchange, its baselines, the site's own threshold where it was given.
+        The model, its baselines, and the hospital's own threshold if there is one.
     notes : tuple of str
     warning : str
-        Said where the diagnoses seem to be swapped; else empty.
+        A warning that diagnoses seem to be swapped; empty otherwise.
     """
 
     people: int
@@ -251,19 +304,30 @@ class Evaluation:
     warning: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dict."""
+        """Return a plain dict."""
         rows: dict[str, dict[str, list[float]]] = {}
         for title, row in self.rows.items():
-            rows[title] = {name: found.to_json() for name, found in row.items()}
+            rows[title] = {name: value.to_json() for name, value in row.items()}
         return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
 
 
 def evaluate(
-    exchange: Exchange, cohort: Cohort, private: Ledger | None = None
+    exchange: Exchange, cohort: Cohort, ledger: Ledger | None = None
 ) -> Evaluation:
-    """Evaluate an exchange on people whose diagnoses are known; nothing is learned or written.
+    """Evaluate a file's model on people with known diagnoses; nothing is learned or written.
 
-    People who were given before are counted and told: a model that has seen them flatters.
+    People who were contributed before are counted in a note, because they bias the result upwards.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    cohort : Cohort
+    ledger : Ledger, optional
+        The hospital's ledger, with its threshold and the people who were contributed.
+
+    Returns
+    -------
+    Evaluation
     """
     model = exchange.model
     every = cohort.target.kind != "more classes"  # else a hospital may lack one
@@ -273,61 +337,72 @@ def evaluate(
     for title, other in model.baselines().items():
         rows[title] = other.score(cohort.fc, cohort.covariates).odds
     notes = list(model.familiar(cohort))
-    learned = int(private.holds(people_in(cohort)).sum()) if private else 0
+    learned = int(ledger.holds(people_in(cohort)).sum()) if ledger else 0
     if learned:
-        flatters = f"{learned} of these people were given before: too good to be true."
-        notes.append(flatters)
-    own = private.threshold if private else None
-    if own is not None and model.target.kind == "two classes":
-        own.require_site(cohort.site_names)
-        rows["own threshold"] = own.odds(rows["exchange"])
-        notes += own.stale(exchange.id)
-    elif private and model.target.kind == "two classes":
         notes.append(
-            "no own threshold is kept; `fcforge consortium threshold` fits one."
+            f"{learned} of these people were contributed before: the result is too optimistic."
         )
-    return _summed(cohort, rows, learned, notes)
+    threshold = ledger.threshold if ledger else None
+    if threshold is not None and model.target.kind == "two classes":
+        threshold.require_site(cohort.site_names)
+        rows["own threshold"] = threshold.odds(rows["exchange"])
+        notes += threshold.stale(exchange.id)
+    elif ledger and model.target.kind == "two classes":
+        notes.append(
+            "the ledger has no threshold; `fcforge consortium threshold` fits one."
+        )
+    return _summary(cohort, rows, learned, notes)
 
 
-def _summed(
+def _summary(
     cohort: Cohort, rows: Mapping[str, np.ndarray], learned: int, notes: list[str]
 ) -> Evaluation:
-    """Metrics of calibrated scores per row, over the people nobody abstained from."""
+    """Return the metrics of every model over the people for whom all of them have a score.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    rows : mapping of title to ndarray of shape (n,) or (n, K)
+        Calibrated scores of each model; NaN where it abstains.
+    learned : int
+        People who were contributed before.
+    notes : list of str
+    """
     finite = [np.isfinite(odds).reshape(len(cohort), -1) for odds in rows.values()]
-    here = np.concatenate(finite, 1).all(1)
-    if not here.any():
-        do = "See why, one by one, with `fcforge consortium predict`."
-        raise DataError("the exchange abstains from every one of these people.", do=do)
-    kept = cohort.select(here)
-    found = {title: _measured(kept, odds[here]) for title, odds in rows.items()}
+    scored = np.concatenate(finite, 1).all(1)
+    if not scored.any():
+        do = "`fcforge consortium predict` shows the reason for each scan."
+        raise DataError("the model abstains from all of these people.", do=do)
+    kept = cohort.select(scored)
+    metrics = {title: _metrics(kept, odds[scored]) for title, odds in rows.items()}
     counts = np.bincount(kept.y).tolist() if cohort.target.classes else []
     two = cohort.target.kind == "two classes"
     return Evaluation(
         people=len(kept),
         patients=sum(counts[1:]),
-        abstained=int((~here).sum()),
+        abstained=int((~scored).sum()),
         learned=learned,
         majority=max(counts) / len(kept) if counts else None,
-        rows=found,
+        rows=metrics,
         notes=tuple(notes),
-        warning=_turned(found["exchange"]["auroc"]) if two else "",
+        warning=_swapped_warning(metrics["exchange"]["auroc"]) if two else "",
     )
 
 
-def _measured(people: Cohort, odds: np.ndarray) -> Mapping[str, Estimate]:
-    """Metrics of calibrated scores of some people."""
+def _metrics(people: Cohort, odds: np.ndarray) -> Mapping[str, Estimate]:
+    """Return metrics with intervals of the calibrated scores of people."""
     ids = [f"{s}/{i}" for s, i in zip(people.site, people.subject_id, strict=True)]
     truth = truth_of(people.target, people.y)
     return measure(answers_of(people.target, odds), truth, ids)
 
 
-def _turned(auroc: Estimate) -> str:
-    """What to say where the AUROC is below chance with all of its interval."""
+def _swapped_warning(auroc: Estimate) -> str:
+    """Return a warning if the whole interval of the AUROC is below chance; empty otherwise."""
     if not auroc.high < 0.5:  # NaN where it abstained from a whole class
         return ""
-    found = f"{auroc.value:.2f} (interval {auroc.low:.2f} to {auroc.high:.2f}; chance is 0.5)"
+    value = f"{auroc.value:.2f} (interval {auroc.low:.2f} to {auroc.high:.2f}; chance is 0.5)"
     return (
-        f"WARNING: patients and controls seem to be swapped. The AUROC is {found}: the exchange "
-        "calls the controls of these data patients. Check which diagnosis means patient in the "
-        "data (1, or --positive VALUE). If it is right, do not use it for these people."
+        f"WARNING: patients and controls seem to be swapped. The AUROC is {value}: the model "
+        "predicts the controls of these data as patients. Check which diagnosis means patient in "
+        "the data (1, or --positive VALUE). If it is right, do not use the model for these people."
     )

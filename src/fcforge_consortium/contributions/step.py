@@ -1,4 +1,4 @@
-"""One hospital's step around a start: a release, or shares for a round of aggregators."""
+"""One hospital's step: a published contribution, or shares of it for the aggregators of a round."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 
 
 def asked_budget(request: "ContributeRequest") -> tuple[float | None, float]:
-    """Epsilon, None for exact sums, and delta; `ConfigError` where a request contradicts itself."""
+    """Return epsilon (None for exact sums) and delta of a requested contribution.
+
+    Parameters
+    ----------
+    request : ContributeRequest
+
+    Raises
+    ------
+    ConfigError
+        If exact sums are requested together with a budget.
+    """
     if request.mechanism != "none":
         epsilon = EPSILON if request.epsilon is None else request.epsilon
         return epsilon, DELTA if request.delta is None else request.delta
@@ -45,71 +55,117 @@ def asked_budget(request: "ContributeRequest") -> tuple[float | None, float]:
 def learn(
     model: "ContributionModel",
     people: Cohort,
-    private: Ledger,
-    asked: "ContributeRequest",
+    ledger: Ledger,
+    request: "ContributeRequest",
     key: Signer,
     tick: Any = None,
 ) -> StepResult:
-    """What the people of one site give; nothing is written."""
-    budget = asked_budget(asked)
+    """Return the records and files of a site's contribution; nothing is written.
+
+    Parameters
+    ----------
+    model : ContributionModel
+        Model before the contribution.
+    people : Cohort
+        People of the site, with targets.
+    ledger : Ledger
+        The hospital's ledger, which bounds the budget.
+    request : ContributeRequest
+    key : private key or None
+        Key that signs the record.
+    tick : callable, optional
+        Ignored: a contribution has no progress to report.
+
+    Returns
+    -------
+    StepResult
+
+    Raises
+    ------
+    DataError, ConfigError
+        If the people do not fit the base model, their labels look swapped, they were contributed
+        before, or the budget is spent.
+    """
+    budget = asked_budget(request)
     x = own_features(model, people)
     before = model.odds(x)
-    with at(f"site '{asked.site}'"):
-        require_labels(before, people.y, asked.accept_labels, model.target)
-    receipt, spent = _charged(model, people, private, asked, budget)
+    with at(f"site '{request.site}'"):
+        require_labels(before, people.y, request.accept_labels, model.target)
+    receipt, spent = _charged(model, people, ledger, request, budget)
     numbers = vector.contribution_rows(model.start.space, x, people.y).sum(0)
-    new, payloads, files = _given(model, numbers, receipt, spent, key)
+    new, payloads, files = _outgoing(model, numbers, receipt, spent, key)
     joined = model.exchange.joined([new], payloads)
-    found = quality(before, people.y, model.target)
-    return StepResult(joined, (new,), receipt.having_seen(joined), found, files)
+    measured = quality(before, people.y, model.target)
+    return StepResult(joined, (new,), receipt.having_seen(joined), measured, files)
 
 
 def _charged(
     model: "ContributionModel",
     people: Cohort,
-    private: Ledger,
-    asked: "ContributeRequest",
+    ledger: Ledger,
+    request: "ContributeRequest",
     budget: tuple[float | None, float],
 ) -> tuple[LedgerEntry, Spent]:
-    """The receipt of these people, and what one of them will have spent at most."""
+    """Return the ledger entry of these people, and the largest budget one of them will have spent.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    people : Cohort
+    ledger : Ledger
+    request : ContributeRequest
+    budget : (epsilon or None, delta)
+        Budget of this contribution.
+    """
     policy = model.exchange.root.policy
     policy.require_people(len(people), model.exchange.root.most_people)
-    _require_known(model, asked.site, private)
+    _require_known(model, request.site, ledger)
     if duplicates := people.duplicates:
         first, second, alike = duplicates[0]
         raise DataError(
-            f"scans {first} and {second} look like one person's ({len(duplicates)} such in all, "
-            f"edges correlate {alike:.3f}): whoever is there twice spends twice what is said.",
+            f"scans {first} and {second} look like one person's (pairs: {len(duplicates)}; "
+            f"correlation of the edges: {alike:.3f}). A person with two scans would spend twice "
+            "the stated budget.",
             do=f"Leave one of each pair out (of the command: --leave-out {second}).",
         )
     who = people_in(people)
-    require_new(model, who, private)
-    vector.noise_units(
-        *budget, model.size
-    )  # refuses a budget for which no noise can be drawn
-    spent = private.require_budget(*budget, policy)
-    earlier = [r.number for r in private.receipts if r.site == asked.site]
+    require_new(model, who, ledger)
+    # raises for a budget whose noise cannot be drawn
+    vector.noise_units(*budget, model.size)
+    spent = ledger.require_budget(*budget, policy)
+    earlier = [r.number for r in ledger.receipts if r.site == request.site]
     receipt = LedgerEntry(
-        site=asked.site,
+        site=request.site,
         number=1 + max(earlier, default=0),
         people=who,
         epsilon=budget[0],
         delta=budget[1],
-        round=site_name(asked.round) if asked.round else "",
+        round=site_name(request.round) if request.round else "",
     )
     return receipt, spent
 
 
-def _given(
+def _outgoing(
     model: "ContributionModel",
     numbers: np.ndarray,
     receipt: LedgerEntry,
     spent: Spent,
     key: Signer,
 ) -> tuple[Charged, dict[str, bytes], dict[str, bytes]]:
-    """The record of what is given, its arrays by hash, and the shares of aggregators by name.
+    """Return a contribution's record, its payloads by hash, and its shares by aggregator.
 
-    A release has secret noise; of a round there are shares alone, and the aggregators add theirs.
+    A contribution that is published alone gets secret noise here. In a round only shares leave,
+    and each aggregator adds noise to their sum.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    numbers : ndarray of shape (m,), int64
+        Exact sum over the site's people, in units of the grid.
+    receipt : LedgerEntry
+    spent : Spent
+        Largest budget that one of the people will have spent.
+    key : private key or None
     """
     if receipt.round:
         notice, files = rounds.give(model.exchange, receipt, numbers, spent, key)
@@ -132,56 +188,69 @@ def _given(
 
 # -- who the people are ----------------------------------------------------------------------------
 def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
-    """Features (n, p) of people who fit the start; else `DataError`."""
+    """Return the features (n, p) of people who fit the base model; raise `DataError` otherwise.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    people : Cohort
+        People of one hospital, none of them among the public ones.
+    """
     every = people.target.kind != "more classes"  # else a hospital may lack one
     require_valid(people, n_rois=model.n_rois, to_split=every)
     with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
         ids = people.subject_id.tolist()
         model.start.require_covariates(people.covariates, ids)
         x = model.start.features(people.fc, people.covariates)
-        if both := model.start.public_among(ids, x):
+        if public := model.start.public_among(ids, x):
             raise DataError(
-                f"{len(both)} of its people are among the public ones (first: "
-                f"{'; '.join(both[:5])}).",
-                do="Leave them out (of the command: --leave-out ID), or make a start without their "
-                "site (--without): one that shares a person proves nothing. Other people with "
-                "their ids: put the site before them.",
+                f"{len(public)} of its people are among the public ones (first: "
+                f"{'; '.join(public[:5])}).",
+                do="Leave them out (--leave-out ID), or make a base model without their site "
+                "(--without). If they are other people with the same ids, put the name of the "
+                "site before each id.",
             )
         model.start.require_alike(x)
     return x
 
 
-def _require_known(model: "ContributionModel", site: str, private: Ledger) -> None:
-    """Refuse where the exchange holds something of the site that its private record lacks."""
-    known = {receipt.commitment for receipt in private.receipts}
+def _require_known(model: "ContributionModel", site: str, ledger: Ledger) -> None:
+    """Raise `ConfigError` if the file holds a record of the site that its ledger lacks."""
+    known = {receipt.commitment for receipt in ledger.receipts}
     for record in model.exchange.records:
         if record.site == site and record.committed and record.committed not in known:
             raise ConfigError(
-                f"the exchange holds the {record.title}, which {private.path} does not know, so "
-                "nobody can tell who has spent what.",
-                do="Name the private record of that release with --ledger.",
+                f"the file holds the {record.title}, which {ledger.path} does not list. The "
+                "budget that its people have spent is therefore unknown.",
+                do="Name the ledger with the entry of that contribution by --ledger.",
             )
 
 
-def require_new(model: "ContributionModel", who: People, private: Ledger) -> None:
-    """Raise `ConfigError` for people whom this model has already: they would count twice.
+def require_new(model: "ContributionModel", who: People, ledger: Ledger) -> None:
+    """Raise `ConfigError` if people were contributed to this base model before.
 
-    A contribution that was withdrawn does not count, nor does a round that is not in the model: its
-    hospitals may run a new one.
+    They would count twice. Withdrawn contributions are left out, and so are those to a round that
+    is not in the model: its hospitals may run a new round.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    who : People
+    ledger : Ledger
     """
     exchange = model.exchange
     withdrawn = {w.commitment for r in exchange.of(Withdrawal) for w in r.takes}
     earlier = counted_commitments(model)
-    for receipt in private.receipts:
+    for receipt in ledger.receipts:
         alone = not receipt.round and exchange.root.id in receipt.seen
         if alone and receipt.commitment not in withdrawn:
             earlier.add(receipt.commitment)
-    twice = int(private.holds(who, earlier).sum())
+    twice = int(ledger.holds(who, earlier).sum())
     if twice:
         raise ConfigError(
             f"{twice} of these {len(who)} people were contributed before to this base model, by id "
             "or by scan.",
-            where=private.path,
+            where=ledger.path,
             do="Contribute other people, or withdraw the earlier contribution first "
             "(`fcforge consortium withdraw`); its budget stays spent.",
         )
@@ -190,35 +259,47 @@ def require_new(model: "ContributionModel", who: People, private: Ledger) -> Non
 def counted_commitments(model: "ContributionModel") -> set[str]:
     """Return the commitments of contributions that are part of the model."""
     exchange = model.exchange
-    summed = {one for r in model.rounds if r.closed for one in r.notices}
+    summed = {id_ for each in model.rounds if each.closed for id_ in each.notices}
     alone = {record.commitment for record in exchange.of(Contribution)}
     return alone | {n.commitment for n in exchange.of(Notice) if n.id in summed}
 
 
-# -- the own threshold -----------------------------------------------------------------------------
+# -- a hospital's threshold -----------------------------------------------------------------------------
 def own_threshold(
-    model: "ContributionModel", people: Cohort, site: str, private: Ledger
+    model: "ContributionModel", people: Cohort, site: str, ledger: Ledger
 ) -> Threshold:
-    """Fitted on log odds of each person by the head without that person's own contributions.
+    """Fit a hospital's own threshold on its people.
 
-    Receipts say how often each is in what was given. Clipping and the noise stay. Another
-    hospital's private record is refused: it does not say which of these people are in releases,
-    and what that hospital reads by its own threshold would be this one's.
+    Each person's log odds come from the model without that person's contributions. The ledger lists
+    how often each person is in a contribution; clipping and noise are not undone.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    people : Cohort
+    site : str
+    ledger : Ledger
+        The ledger of this site; another site's does not list these people.
+
+    Raises
+    ------
+    DataError
+        If the ledger belongs to another site, or the people do not fit the base model.
     """
     model.require_two_classes("a threshold is")
-    theirs = sorted({receipt.site for receipt in private.receipts})
-    if theirs and site not in theirs:
+    owners = sorted({receipt.site for receipt in ledger.receipts})
+    if owners and site not in owners:
         raise DataError(
-            f"the private record is of {', '.join(theirs)}, not of '{site}'.",
-            where=private.path,
-            do="Give the one that `fcforge consortium contribute` wrote for this site.",
+            f"the ledger belongs to {', '.join(owners)}, not to '{site}'.",
+            where=ledger.path,
+            do="Name the ledger that `fcforge consortium contribute` wrote for this site.",
         )
     x = own_features(model, people)
-    here = counted_commitments(model)
+    counted = counted_commitments(model)
     who = people_in(people)
     times = np.zeros((len(who), 1), dtype=np.int64)
-    for receipt in private.receipts:
-        if receipt.commitment in here:
+    for receipt in ledger.receipts:
+        if receipt.commitment in counted:
             times[same_people(who, receipt.people)] += 1
     own = times * vector.contribution_rows(model.start.space, x, people.y)
     intercept, slope = fit_line(model.odds_without(x, own), people.y)

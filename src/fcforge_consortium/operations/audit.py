@@ -14,7 +14,7 @@ from fcforge.evaluation.privacy.audit_result import AuditPlan, AuditResult
 from fcforge_consortium.audit_target import AuditTarget
 from fcforge_consortium.chains.audit import audit_chain
 from fcforge_consortium.chains.chain import chain_of
-from fcforge_consortium.contributions.audit import audit_release
+from fcforge_consortium.contributions.audit import audit_contribution
 from fcforge_consortium.contributions.model import contributions_of
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.people import ledger_of, people_for
@@ -51,7 +51,7 @@ def audit_file(request: AuditRequest) -> AuditResult:
     )
     if opened.root.kind == "chain":
         return audit_chain(chain_of(opened), target)
-    return audit_release(contributions_of(opened), target)
+    return audit_contribution(contributions_of(opened), target)
 
 
 def _reference(request: AuditRequest, path: Path | None) -> Cohort | None:

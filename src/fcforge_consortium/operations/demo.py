@@ -101,7 +101,7 @@ def _evaluate(
     rows = prediction.evaluate(merged, tested).rows
     pooled = prediction.evaluate(make_base_model(everybody), tested).rows
     return {
-        "base model alone": rows["public head alone"]["auroc"],
+        "base model alone": rows["base model alone"]["auroc"],
         f"after the round, epsilon {EPSILON:g}": rows["exchange"]["auroc"],
         "everybody's scans in one place": pooled["exchange"]["auroc"],
     }

@@ -1,4 +1,4 @@
-r"""Secret noise, the discrete Gaussian on the integers, sampled exactly; and what it promises.
+r"""Secret noise, the discrete Gaussian on the integers sampled exactly, and its privacy accounting.
 
 .. math:: P(Y = y) \propto e^{-y^2 / 2\sigma^2}, \qquad y \in \mathbb Z
 
@@ -9,22 +9,22 @@ of the operating system are uniform; the only limits are the 64 bits of an integ
 would leave with a probability below :math:`e^{-2^{31}}`.
 
 **Secret.** All bits are the operating system's (`secrets`). A general-purpose generator must never
-be used here: torch's and numpy's legacy seeding keep 32 bits of a seed, and all of them were tried
-against a release in 1.3 s. A source scan (tests/privacy/test_noise.py) and a contract of
-import-linter hold it.
+be used here: torch's and numpy's legacy seeding keep 32 bits of a seed, and trying all of them
+against a contribution takes 1.3 s. A source scan (tests/consortium/privacy/test_noise.py) and a
+contract of import-linter enforce this.
 
-**How.** A discrete Laplace draw Y, :math:`P(Y) \propto e^{-|Y| / \sigma}` with a whole sigma,
+**Algorithm.** A discrete Laplace draw Y, :math:`P(Y) \propto e^{-|Y| / \sigma}` with a whole sigma,
 is accepted with probability :math:`e^{-(|Y| - \sigma)^2 / 2\sigma^2}`; the product is the discrete
 Gaussian. Bernoulli draws with probability :math:`e^{-a/b}` come from those with probability
-:math:`a / (bk)`, k = 1, 2, ... (the alternating series of the exponential). All is done on whole
-arrays: 80,000 draws take a fraction of a second.
+:math:`a / (bk)`, k = 1, 2, ... (the alternating series of the exponential). Draws are vectorised:
+80,000 of them take a fraction of a second.
 
-**Promise.** A release is (epsilon, delta)-private when a neighbouring data set (one person added or
+**Promise.** A contribution is (epsilon, delta)-private if a neighbouring data set (one person added or
 removed; or one replaced) changes the probability of any outcome by at most a factor
 :math:`e^\epsilon`, up to :math:`\delta`. *Sigma* is everywhere the noise's standard deviation in
 units of the sensitivity: the most that one person can change the released vector (L2).
 
-**Delta.** Of the continuous Gaussian it is known exactly (Balle & Wang, ICML 2018),
+**Delta.** The delta of the continuous Gaussian is known exactly (Balle & Wang, ICML 2018):
 
 .. math:: \delta(\epsilon) = \Phi\left(\tfrac{1}{2\sigma} - \epsilon\sigma\right)
           - e^\epsilon \Phi\left(-\tfrac{1}{2\sigma} - \epsilon\sigma\right).
@@ -59,22 +59,27 @@ import numpy as np
 from fcforge.core.errors import ConfigError
 
 Array = np.ndarray
-EPSILON = 1.0  # of a release, where nothing else is said
+EPSILON = 1.0  # default epsilon of a contribution
 DELTA = 1e-6
 GRID = 1e-4  # least epsilon, and share of delta, that is reserved for the integer grid
-MOST_EPSILON = 32.0  # more is no promise worth the name
+MOST_EPSILON = 32.0  # a larger epsilon protects nobody
 WORD = 2**64
 MOST_SIGMA = 2**31  # largest sigma whose 2 sigma^2 fits into a word
 
 
 def discrete_gaussian(sigma: int, size: int) -> Array:
-    """Secret draws (size,), int64, of the discrete Gaussian with parameter `sigma`.
+    """Draw secret noise (size,), int64, from the discrete Gaussian with parameter `sigma`.
 
     Parameters
     ----------
     sigma : int
-        From 1 to 2^31. The variance is at most sigma^2 and, from 2 on, as good as equal to it.
+        From 1 to 2^31. The variance is at most sigma^2, and from sigma 2 on nearly equal to it.
     size : int
+
+    Raises
+    ------
+    ConfigError
+        If `sigma` is out of range.
     """
     if not 1 <= sigma <= MOST_SIGMA:
         raise ConfigError(
@@ -82,18 +87,18 @@ def discrete_gaussian(sigma: int, size: int) -> Array:
             where="discrete Gaussian",
             do=f"Use a whole number from 1 to {MOST_SIGMA}: a coarser or finer grid.",
         )
-    found = np.empty(size, dtype=np.int64)
+    draws = np.empty(size, dtype=np.int64)
     open_ = np.arange(size)
     while len(open_):
         drawn = _discrete_laplace(sigma, len(open_))
         taken = _near_sigma(drawn, sigma)
-        found[open_[taken]] = drawn[taken]
+        draws[open_[taken]] = drawn[taken]
         open_ = open_[~taken]
-    return found
+    return draws
 
 
 def _near_sigma(drawn: Array, sigma: int) -> Array:
-    r"""Bernoulli draws (n,) with probability :math:`e^{-(|y| - \sigma)^2 / 2\sigma^2}`.
+    r"""Return Bernoulli draws (n,) with probability :math:`e^{-(|y| - \sigma)^2 / 2\sigma^2}`.
 
     With :math:`||y| - \sigma| = a \sigma + b`, :math:`0 \le b < \sigma`, the exponent is
     :math:`a^2 / 2 + ab / \sigma + b^2 / 2\sigma^2`: three factors whose integers fit into a word.
@@ -108,33 +113,33 @@ def _near_sigma(drawn: Array, sigma: int) -> Array:
 
 
 def _discrete_laplace(scale: int, size: int) -> Array:
-    """Draws (size,) with probability proportional to e^(-abs(y) / scale), scale a whole number."""
-    found = np.empty(size, dtype=np.int64)
+    """Return draws (size,) with probability proportional to e^(-abs(y) / scale), scale an integer."""
+    draws = np.empty(size, dtype=np.int64)
     open_ = np.arange(size)
     while len(open_):
         part = below(scale, len(open_))
         taken = bernoulli_exp(part, scale)
-        size_ = part.astype(np.int64) + scale * _successes(len(open_))
+        magnitude = part.astype(np.int64) + scale * _successes(len(open_))
         negative = below(2, len(open_)) == 1
-        taken &= ~(negative & (size_ == 0))  # zero has one sign only
-        found[open_[taken]] = np.where(negative, -size_, size_)[taken]
+        taken &= ~(negative & (magnitude == 0))  # zero has one sign only
+        draws[open_[taken]] = np.where(negative, -magnitude, magnitude)[taken]
         open_ = open_[~taken]
-    return found
+    return draws
 
 
 def _successes(size: int) -> Array:
-    """How often (size,) a Bernoulli draw with probability 1 / e succeeds before it fails."""
-    found = np.zeros(size, dtype=np.int64)
+    """Return the number of successes (size,) of Bernoulli draws with probability 1 / e before one fails."""
+    counts = np.zeros(size, dtype=np.int64)
     open_ = np.arange(size)
     while len(open_):
         again = bernoulli_exp(np.ones(len(open_), dtype=np.uint64), 1)
         open_ = open_[again]
-        found[open_] += 1
-    return found
+        counts[open_] += 1
+    return counts
 
 
 def bernoulli_exp(numerator: Array, denominator: int) -> Array:
-    """Bernoulli draws (n,) with probability e^(-numerator / denominator), exactly.
+    """Return Bernoulli draws (n,) with probability e^(-numerator / denominator), exactly.
 
     Parameters
     ----------
@@ -154,10 +159,11 @@ def bernoulli_exp(numerator: Array, denominator: int) -> Array:
 
 
 def _bernoulli_exp_of_share(numerator: Array, denominator: int) -> Array:
-    r"""The same where numerator <= denominator.
+    r"""Return Bernoulli draws (n,) as `bernoulli_exp`, for numerators up to the denominator.
 
     The first k at which a draw with probability :math:`a / (bk)` fails is odd with probability
-    :math:`\sum_k (-a/b)^k / k! = e^{-a/b}`. One such draw is two: a / b, and one in k.
+    :math:`\sum_k (-a/b)^k / k! = e^{-a/b}`. Each draw is the
+    product of two, with probabilities a / b and 1 / k.
     """
     first = np.zeros(len(numerator), dtype=np.int64)
     open_ = np.arange(len(numerator))
@@ -172,45 +178,66 @@ def _bernoulli_exp_of_share(numerator: Array, denominator: int) -> Array:
 
 
 def below(bound: int, size: int) -> Array:
-    """Uniform integers (size,), uint64, from 0 to bound - 1; bound at most 2^63.
+    """Return uniform integers (size,), uint64, from 0 to bound - 1.
 
-    A word is used only below the largest multiple of `bound`: the rest would make small numbers
-    likelier.
+    Words from the largest multiple of `bound` on are drawn again: they would make small numbers
+    more likely.
+
+    Parameters
+    ----------
+    bound : int
+        At most 2^63.
+    size : int
     """
     if bound == 1:
         return np.zeros(size, dtype=np.uint64)
     last = np.uint64(WORD - WORD % bound - 1)
-    found = _words(size)
-    open_ = np.flatnonzero(found > last)
+    words = _words(size)
+    open_ = np.flatnonzero(words > last)
     while len(open_):
-        found[open_] = _words(len(open_))
-        open_ = open_[found[open_] > last]
-    return found % np.uint64(bound)
+        words[open_] = _words(len(open_))
+        open_ = open_[words[open_] > last]
+    return words % np.uint64(bound)
 
 
 def _words(size: int) -> Array:
-    """Words (size,) of 64 bits from the operating system."""
+    """Return words (size,) of 64 bits from the operating system."""
     return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64).copy()
 
 
-# -- what it promises ------------------------------------------------------------------------------
+# -- privacy accounting ------------------------------------------------------------------------------
 def check_budget(epsilon: float, delta: float, where: str) -> None:
-    """Raise `ConfigError` on a budget that means nothing."""
+    """Raise `ConfigError` if epsilon or delta is out of range.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    where : str
+        Place that the message names.
+    """
     if not (GRID < epsilon <= MOST_EPSILON and 0 < delta < 1):
         raise ConfigError(
             f"epsilon {epsilon} and delta {delta} are not a privacy budget.",
             where=where,
-            do=f"epsilon is above {GRID} and at most {MOST_EPSILON:g}, delta between 0 and 1 "
+            do=f"Choose epsilon above {GRID} and at most {MOST_EPSILON:g}, and delta between 0 and 1 "
             "(below 1 / number of subjects).",
         )
 
 
 def _normal_cdf(x: float) -> float:
+    """Return the distribution function of the standard normal."""
     return 0.5 * math.erfc(-x / math.sqrt(2.0))
 
 
 def gaussian_delta(sigma: float, epsilon: float) -> float:
-    """Exact delta of one continuous Gaussian release."""
+    """Return the exact delta of one vector with continuous Gaussian noise.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise in units of the sensitivity.
+    epsilon : float
+    """
     near = _normal_cdf(0.5 / sigma - epsilon * sigma)
     far = _normal_cdf(-0.5 / sigma - epsilon * sigma)
     grown = math.exp(min(epsilon, 700.0)) * far if far > 0 else 0.0
@@ -231,12 +258,26 @@ def grid_cost(size: int, units: float) -> float:
 
 
 def grid_delta(sigma: float, epsilon: float, cost: float = GRID) -> float:
-    """Return an upper bound of the delta of noise on a grid with this cost (`grid_cost`)."""
+    """Return an upper bound of the delta of noise on a grid.
+
+    Parameters
+    ----------
+    sigma, epsilon : float
+        As for `gaussian_delta`.
+    cost : float
+        Cost of the grid (`grid_cost`).
+    """
     return (1.0 + cost) * gaussian_delta(sigma, max(epsilon - cost, 0.0))
 
 
 def sigma_for(epsilon: float, delta: float = DELTA, cost: float = GRID) -> float:
-    """Return the smallest sigma of (epsilon, delta)-private noise on a grid with this cost.
+    """Return the smallest sigma of (epsilon, delta)-private noise on a grid.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    cost : float
+        Cost of the grid (`grid_cost`).
 
     Examples
     --------
@@ -248,7 +289,13 @@ def sigma_for(epsilon: float, delta: float = DELTA, cost: float = GRID) -> float
 
 
 def epsilon_of(sigma: float, delta: float = DELTA) -> float:
-    """Smallest epsilon at this delta of noise sigma on the grid.
+    """Return the smallest epsilon of noise on the grid at this delta.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise in units of the sensitivity.
+    delta : float
 
     Examples
     --------
@@ -259,10 +306,15 @@ def epsilon_of(sigma: float, delta: float = DELTA) -> float:
 
 
 def ceiling(sigma: float) -> float:
-    r"""AUC that no attack exceeds: :math:`\Phi(1 / (\sqrt2 \sigma))`; 1 without noise.
+    r"""Return the AUC that no attack exceeds: :math:`\Phi(1 / (\sqrt2 \sigma))`; 1 without noise.
 
-    Reached by an attacker who knows everybody else in the release exactly, against a person who
-    contributes as much as anybody may.
+    It is reached by an attacker who knows the vectors of all other people exactly, against a person
+    whose vector has the largest possible norm.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise in units of the sensitivity.
 
     Examples
     --------
@@ -273,12 +325,25 @@ def ceiling(sigma: float) -> float:
 
 
 def ceiling_of(epsilon: float | None, delta: float = DELTA) -> float:
-    """The same by epsilon; None: exact sums."""
+    """Return the AUC that no attack exceeds at a budget; 1 for exact sums (`epsilon` None)."""
     return 1.0 if epsilon is None else ceiling(sigma_for(epsilon, delta))
 
 
 def _smallest(good: Callable[[float], bool], low: float, high: float) -> float:
-    """Smallest value (to 1e-9 relative, never below it) for which the monotone `good` holds."""
+    """Return the smallest value for which a monotone condition holds.
+
+    Parameters
+    ----------
+    good : callable
+        The condition, which holds from some value on.
+    low, high : float
+        Limits of the search.
+
+    Returns
+    -------
+    float
+        At least the smallest value, and larger by a relative 1e-9 at most.
+    """
     while high / low > 1 + 1e-9:
         middle = math.sqrt(low * high)
         if good(middle):

@@ -1,8 +1,8 @@
-"""Noise of experiments, which a seed draws again: it hides nobody.
+"""Repeatable noise for experiments, which protects nobody.
 
-A run must be repeatable, so its noise comes from the run's own generator. Whoever knows the seed
-subtracts it: nothing of this module may touch what leaves a hospital (a contract of import-linter
-keeps the exchange away from it). The secret noise is `fcforge_consortium.privacy.noise`.
+A run must be repeatable, so its noise comes from the run's own generator. Anybody who knows the seed
+can subtract it. No file that leaves a hospital may have such noise (a contract of import-linter
+ensures it); the secret noise is that of `fcforge_consortium.privacy.noise`.
 """
 
 from typing import Literal
@@ -17,7 +17,18 @@ Noise = Literal["secret", "seeded"]
 def experiment_noise(
     noise: Noise, sigma: int, size: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Integers (size,) of standard deviation `sigma`: secret ones, or repeatable ones of `rng`."""
+    """Draw integer noise (size,) of an experiment.
+
+    Parameters
+    ----------
+    noise : {"secret", "seeded"}
+        Discrete Gaussian of the operating system's bits, or rounded normal numbers of `rng`.
+    sigma : int
+        Standard deviation.
+    size : int
+    rng : numpy Generator
+        Used for seeded noise alone.
+    """
     if noise == "secret":
         return discrete_gaussian(sigma, size)
     return np.rint(sigma * rng.standard_normal(size)).astype(np.int64)

@@ -15,9 +15,9 @@ from fcforge_consortium.audit_target import AuditTarget
 from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.contributions.audit import (
     Trial,
+    audit_contribution,
     audit_people,
-    audit_release,
-    given_people,
+    contributed_people,
     require_numbers,
 )
 from fcforge_consortium.contributions.step import own_features
@@ -40,7 +40,7 @@ def asked(done, cohort=None, receipts=None) -> AuditTarget:
 
 
 def attacked(done, **change):
-    return audit_release(done.exchange.model, asked(done, **change))
+    return audit_contribution(done.exchange.model, asked(done, **change))
 
 
 @cache
@@ -85,21 +85,21 @@ def test_references_hide_nobody_and_strangers_everybody():
     for row in audit().rows:
         if row.release == "untrained":
             assert abs(row.auc.value - 0.5) < 0.08, row
-        assert row.is_reference == (not row.release.startswith("release"))
+        assert row.is_reference == (not row.release.startswith("contribution"))
 
 
 def test_noise_hides_people_and_no_attack_exceeds_the_ceiling():
-    exact = audit(None).row("release without noise", KNOWN).auc.value
-    private = audit().row("release at epsilon 1", KNOWN).auc.value
+    exact = audit(None).row("contribution without noise", KNOWN).auc.value
+    private = audit().row("contribution at epsilon 1", KNOWN).auc.value
     assert exact > 0.6
     assert private < exact - 0.05
     for row in audit().rows:
-        if row.release == "release at epsilon 1":
+        if row.release == "contribution at epsilon 1":
             assert row.auc.low < audit().about["ceilings"][row.release], row
 
 
 def test_every_attack_has_a_row():
-    rows = [row for row in audit().rows if row.release == "release at epsilon 1"]
+    rows = [row for row in audit().rows if row.release == "contribution at epsilon 1"]
     named = {"class mean", "loss against public head"}
     assert {row.attack for row in rows} == {SAMPLE, KNOWN, "shadow models", *named}
 
@@ -118,7 +118,7 @@ def test_too_few_people_are_told():
 def test_the_receipt_proves_the_people_in_any_order_and_among_others():
     done = given(SITE)
     shuffled = people().select(np.random.default_rng(0).permutation(len(people())))
-    record, features, y = given_people(done.exchange.model, asked(done, shuffled))
+    record, features, y = contributed_people(done.exchange.model, asked(done, shuffled))
     assert record == done.new[0]
     np.testing.assert_array_equal(y, mine().y)
     np.testing.assert_allclose(features, own_features(done.exchange.model, mine()))
@@ -144,7 +144,7 @@ def test_without_the_receipt_nothing_is_attacked():
     with pytest.raises(DataError, match="no receipt for the contribution 1"):
         attacked(given(SITE), receipts=[])
     with pytest.raises(DataError, match="gave nothing"):
-        audit_release(
+        audit_contribution(
             given(SITE).exchange.model, replace(asked(given(SITE)), site="Elsewhere")
         )
 
@@ -153,7 +153,7 @@ def test_numbers_must_be_those_of_these_people():
     done = given(SITE)
     model = done.exchange.model
     require_numbers(model, done.new[0], rows())
-    with pytest.raises(DataError, match="add up to"):
+    with pytest.raises(DataError, match="not the sum over these people"):
         require_numbers(model, done.new[0], rows() + vector.UNIT)
 
 
@@ -164,7 +164,7 @@ def test_what_was_given_last_is_audited():
     both = learned(first.exchange, SITE, private, cohort=mine().select(~half))
     receipts = [first.receipt, both.receipt]
     model = both.exchange.model
-    everyone = given_people(model, asked(both, mine(), receipts))[0]
+    everyone = contributed_people(model, asked(both, mine(), receipts))[0]
     assert everyone.number == 2
     with pytest.raises(DataError, match="are not in the data"):
-        given_people(model, asked(both, mine().select(half), receipts))
+        contributed_people(model, asked(both, mine().select(half), receipts))

@@ -257,7 +257,7 @@ def test_a_hospital_cannot_claim_more_people_than_planned(factor):
     """Issue 39: 101 people claimed to be 9,000 and turned the model."""
     numbers = numbers_of(SITE)
     claimed = np.append(numbers[:-1], factor * vector.COUNT)
-    with pytest.raises(ExchangeError, match="not of 10 to 300 people"):
+    with pytest.raises(ExchangeError, match="cannot come from 10 to 300 people"):
         forged(claimed)
 
 
@@ -350,7 +350,7 @@ def test_a_threshold_is_fitted_without_the_own_contributions():
     fitted = own_threshold(model, mine(), SITE, home(done.receipt))
     flattered = own_threshold(model, mine(), SITE, home())
     assert flattered.slope > fitted.slope  # nobody was left out
-    with pytest.raises(DataError, match=f"is of {SITE}, not of '{HOSPITALS[1]}'"):
+    with pytest.raises(DataError, match=f"belongs to {SITE}, not to '{HOSPITALS[1]}'"):
         own_threshold(model, mine(), HOSPITALS[1], home(done.receipt))
 
 
@@ -396,8 +396,8 @@ def test_a_signed_step_is_its_hospitals():
     ("epsilon", "delta", "why"),
     [
         (0.0, 1e-6, "not within the policy"),
-        (0.5, 1e-6, "less than it costs"),
-        (1.0, 1e-7, "less than it costs"),
+        (0.5, 1e-6, "less than the record alone costs"),
+        (1.0, 1e-7, "less than the record alone costs"),
         (1e5, 1e-6, "not within the policy"),
         (1.0, 1.0, "not within the policy"),
     ],

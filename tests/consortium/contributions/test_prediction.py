@@ -149,7 +149,7 @@ def test_evaluation_beside_the_majority_and_the_public_head(exchange):
     value = found.rows["exchange"]["accuracy"]
     assert value.value == pytest.approx(((odds > 0) == NEW.y).mean())
     assert value.low < value.value < value.high
-    assert set(found.rows) == {"exchange", "public head alone"}
+    assert set(found.rows) == {"exchange", "base model alone"}
     assert set(evaluate(start(), NEW).rows) == {"exchange"}
     said = found.to_json()["rows"]["exchange"]["accuracy"]
     assert json.loads(json.dumps(said)) == value.to_json()
@@ -183,7 +183,7 @@ def test_people_it_says_nothing_of_are_refused(exchange):
     order = np.random.default_rng(0).permutation(R)
     odd = replace(NEW, fc=NEW.fc[:, order][:, :, order], roi_names=())
     kept = np.isnan(all_given().model.score(odd.fc, {}).odds)
-    with pytest.raises(DataError, match="abstains from every one"):
+    with pytest.raises(DataError, match="abstains from all"):
         evaluate(all_given(), odd.select(kept))
     with pytest.raises(DataError, match="ROI 1"):
         evaluate(exchange, replace(NEW, roi_names=people().roi_names[::-1]))

@@ -355,7 +355,7 @@ def attacked(world, root, **asked):
 @pytest.fixture
 def no_attack(monkeypatch):
     """Attacks that say what they were handed."""
-    for name in ("audit_release", "audit_chain"):
+    for name in ("audit_contribution", "audit_chain"):
         monkeypatch.setattr(audit, name, lambda model, target: str(target.plan))
 
 
