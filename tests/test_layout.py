@@ -28,6 +28,7 @@ SPANNING = {  # test files of no single module, and why
     "test_bad_input.py": "every command given what it cannot use",
     "test_containers.py": "the Containerfile",
     "test_docs.py": "the documentation",
+    "test_imports.py": "imports of both packages, without a cycle",
     "test_layout.py": "this file",
     "test_pictures.py": "pictures in README and the documentation",
     "test_memory_flat.py": "memory of whole commands",
