@@ -333,7 +333,7 @@ def test_two_classes_are_written_as_before():
     """No new word in a file that says nothing new: its signature and id stay."""
     assert b"others" not in to_canonical(Policy())
     assert b"number" not in to_canonical(Policy())
-    with pytest.raises(ConfigError, match="smaller limit"):
+    with pytest.raises(ConfigError, match="first limit must be smaller"):
         Policy.of({"number": {"name": "age", "limits": [65, 5]}})
 
 

@@ -207,7 +207,7 @@ def give(
     for name, data in sorted(sealed.items()):
         shares.append(GivenShare(aggregator=name, sha256=sha256(data)))
     place = (receipt.site, receipt.number, [start], key)
-    said = receipt.said(spent)
+    said = receipt.budget_fields(spent)
     notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
     return notice, {name: Share(notice, data).data for name, data in sealed.items()}
 

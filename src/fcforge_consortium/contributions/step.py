@@ -181,7 +181,7 @@ def _outgoing(
         payload=sha256(data),
         grid=model.grid,
         variance=str(sigma**2),
-        **receipt.said(spent),
+        **receipt.budget_fields(spent),
     )
     return release, {release.payload: data}, {}
 

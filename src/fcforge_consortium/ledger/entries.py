@@ -1,4 +1,4 @@
-"""Receipts: the people behind a record, their salted commitment, and what it cost them."""
+"""Ledger entries: the people behind a record, their salted commitment and their budget."""
 
 import secrets
 from functools import cached_property
@@ -26,24 +26,24 @@ from fcforge_consortium.ledger.people import People
 
 
 class LedgerEntry(Closed):
-    """Who is behind a record, and what it cost each of them.
+    """The people behind a record, and the budget that it spends of each of them.
 
     Attributes
     ----------
     site : str
     number : int
-        Of the site's records of this kind.
+        Number of the record among the site's records of this kind.
     people : tuple of Person
-        In the order learned; ids are empty where none were known.
+        In the order of the data; ids are empty if unknown.
     epsilon : float or None
-        What each person spends; None where nothing was promised.
+        Budget spent by each person; None without noise.
     delta : float
     round : str
-        Of aggregators; empty for what was published at once.
+        Round of aggregators; empty for a contribution with noise of its own.
     salt : str
         128 random bits.
     seen : tuple of str
-        Ids of the records that the exchange held when this one joined, with its own.
+        Ids of the records of the exchange after this one joined.
     """
 
     kind: Literal["receipt"] = "receipt"
@@ -58,8 +58,19 @@ class LedgerEntry(Closed):
     )
     seen: tuple[Sha256, ...] = ()
 
-    def said(self, spent: "Spent") -> dict[str, Any]:
-        """What a record says of people and budget; the most that one of them has spent."""
+    def budget_fields(self, spent: "Spent") -> dict[str, Any]:
+        """Return the fields of a record that state its budget and its commitment.
+
+        Parameters
+        ----------
+        spent : Spent
+            Budget spent in all, including this entry.
+
+        Returns
+        -------
+        dict
+            Fields of `fcforge_consortium.records.kinds.Charged`.
+        """
         return {
             "mechanism": "none" if self.epsilon is None else "gaussian",
             "epsilon": self.epsilon or 0.0,
@@ -71,46 +82,70 @@ class LedgerEntry(Closed):
 
     @cached_property
     def commitment(self) -> str:
-        """What a record says of its people: nothing without the salt."""
+        """Return the salted hash of the people; it reveals nothing without the salt."""
         people = [[p.id, p.scan, p.diagnosis] for p in self.people]
         return sha256(canonical([self.salt, people]))
 
     def having_seen(self, exchange: "Exchange") -> Self:
-        """The receipt with the records that the exchange holds now."""
+        """Return the entry with the ids of the records that an exchange holds.
+
+        Parameters
+        ----------
+        exchange : Exchange
+
+        Returns
+        -------
+        LedgerEntry
+        """
         ids = sorted(record.id for record in exchange.everything)
         return self.model_copy(update={"seen": tuple(ids)})
 
     def places(self, people: People) -> Array:
-        """Where the people of the receipt are among these; else `DataError` by name."""
+        """Return the indices of the entry's people among other people.
+
+        Parameters
+        ----------
+        people : tuple of Person
+
+        Returns
+        -------
+        ndarray of int, shape (n,)
+
+        Raises
+        ------
+        DataError
+            If people are missing, or have another scan or diagnosis.
+        """
         key = "id" if any(person.id for person in self.people) else "scan"
-        place = {getattr(person, key): k for k, person in enumerate(people)}
-        found = [place.get(getattr(person, key), -1) for person in self.people]
-        differ: dict[str, list[str]] = {}
-        for person, k in zip(self.people, found, strict=True):
+        index = {getattr(person, key): k for k, person in enumerate(people)}
+        indices = [index.get(getattr(person, key), -1) for person in self.people]
+        faults: dict[str, list[str]] = {}
+        for person, k in zip(self.people, indices, strict=True):
             if k < 0:
-                what = "are not in the data"
+                fault = "are not in the data"
             elif people[k].scan != person.scan:
-                what = "have another scan"
+                fault = "have another scan"
             elif people[k].diagnosis != person.diagnosis:
-                what = "have another diagnosis"
+                fault = "have another diagnosis"
             else:
                 continue
-            differ.setdefault(what, []).append(person.id)
-        said = [f"{len(who)} {what} (first: {who[0]})" for what, who in differ.items()]
-        if said:
+            faults.setdefault(fault, []).append(person.id)
+        summary = [
+            f"{len(ids)} {fault} (first: {ids[0]})" for fault, ids in faults.items()
+        ]
+        if summary:
             raise DataError(
                 f"these are not the {len(self.people)} people that were learned: "
-                f"{' and '.join(said)}.",
+                f"{' and '.join(summary)}.",
                 where=f"site '{self.site}'",
                 do="Give exactly the data that `fcforge consortium contribute` was given: the same scans under "
                 "the same ids with the same diagnoses.",
             )
-        return np.array(found)
+        return np.array(indices)
 
 
-# -- the file -------------------------------------------------------------------------------------
 class Spent(NamedTuple):
-    """What somebody has spent; epsilon is infinite where something was given without noise."""
+    """A spent budget; epsilon is infinite after a contribution without noise."""
 
     epsilon: float = 0.0
     delta: float = 0.0

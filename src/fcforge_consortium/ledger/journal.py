@@ -1,7 +1,7 @@
-"""Journal: a locked file that only grows, in which other files appear with a line or not at all.
+"""Journal: a locked append-only file whose lines commit the writing of other files.
 
-A line counts when all of it is on the disk, so that a killed process leaves neither half a line that
-counts nor an outgoing file without its line.
+A line counts once all of it is on the disk. A killed process therefore leaves neither a partial line
+that counts nor an outgoing file without its line.
 """
 
 import contextlib
@@ -23,9 +23,8 @@ from fcforge_consortium.records.fields import Closed, Name, Text
 MAX_BYTES = 1 << 30
 
 
-# -- a file that only grows ------------------------------------------------------------------------
 class Header(Closed):
-    """First line of the file: what it is."""
+    """First line of a journal: format and version."""
 
     kind: Literal["header"] = "header"
     format: Name
@@ -33,38 +32,38 @@ class Header(Closed):
 
 
 class Placed(Closed):
-    """A file that is written under a hidden name first, and the name that it gets."""
+    """An outgoing file: the hidden name under which it is written, and its final name."""
 
     hidden: Text
     final: Annotated[str, Field(max_length=4096)]
 
     @property
     def paths(self) -> tuple[Path, Path]:
-        """Both, in one folder."""
+        """Return the hidden and the final path, in one folder."""
         final = Path(self.final)
         return final.with_name(self.hidden), final
 
 
 class Intent(Closed):
-    """Files that are about to be written; the line that follows makes them count."""
+    """Files that are about to be written; the next line commits them."""
 
     kind: Literal["intent"] = "intent"
     files: tuple[Placed, ...]
 
 
 class Journal:
-    """A growing file; ``with Journal.open(path) as journal:`` locks it, `read` only looks.
+    """An append-only file; `open` locks it for writing, `read` reads it without a lock.
 
     Class attributes
     ----------------
     format : str
-        What the header says.
+        Format in the header.
     kinds : TypeAdapter
-        Of all lines, told apart by ``kind``.
+        Schema of all lines, distinguished by ``kind``.
     pays : type
-        Of the line that makes files count.
+        Class of the line that commits files.
     keep : str
-        What to do about a damaged one.
+        Advice for a damaged file.
     """
 
     format: ClassVar[str]
@@ -74,12 +73,21 @@ class Journal:
 
     def __init__(self, path: str | Path, lines: Sequence[Any] = ()) -> None:
         self.path = Path(path)
-        self.lines = list(lines)  # all that is in the file, in order
+        self.lines = list(lines)  # all lines of the file
         self._handle = -1
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """What is in a file that must exist."""
+        """Read an existing file without locking it.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        Journal
+        """
         journal = cls(path)
         journal._load()
         return journal
@@ -87,10 +95,18 @@ class Journal:
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: str | Path) -> Iterator[Self]:
-        """The file, made where there is none, and locked until the block ends.
+        """Open or create the file and lock it until the block ends.
 
-        What an earlier command was killed in is put right first: files that are complete and
-        paid for get their names, others go.
+        Work of a killed command is completed first: committed files get their final names, others
+        are removed.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Yields
+        ------
+        Journal
         """
         journal = cls(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -98,8 +114,8 @@ class Journal:
             journal.path.parent.mkdir(parents=True, exist_ok=True)
             journal._handle = os.open(path, flags, 0o600)
         except OSError as error:
-            what = f"cannot be opened ({error.strerror})."
-            raise DataError(what, where=path, do="Name another file.") from error
+            message = f"cannot be opened ({error.strerror})."
+            raise DataError(message, where=path, do="Name another file.") from error
         try:
             journal._lock()
             journal._recover(journal._load())
@@ -109,23 +125,29 @@ class Journal:
             journal._handle = -1
 
     def publish(self, line: BaseModel, files: Mapping[Path, bytes]) -> None:
-        """Add a line and write what it pays for: both or neither, whatever happens between.
+        """Append a line and write the files that it commits: both or neither.
 
-        The files are written under hidden names, then the line, then they get their names. A
-        process that is killed before the line leaves hidden files, which the next one removes;
-        one that is killed after it leaves files that the next one names.
+        The files are written under hidden names, then the line is appended, then the files get
+        their final names. After a kill before the line, the next command removes the hidden files;
+        after a kill behind the line, it renames them.
+
+        Parameters
+        ----------
+        line : BaseModel
+            Of class `pays`.
+        files : mapping of Path to bytes
 
         Raises
         ------
         ExchangeError
-            Nothing was added and nothing was written, unless it says otherwise.
+            If nothing was appended and written, or if the files could not be renamed.
         """
         for final in files:
             if final.exists():
                 raise ExchangeError(
                     "exists already: an earlier command that was interrupted has written it.",
                     where=final,
-                    do="Keep it, and choose another name for a further one. Nobody was charged.",
+                    do="Keep it, and choose another name for a further file. Nobody was charged.",
                 )
         placed = []
         for final in files:
@@ -142,19 +164,29 @@ class Journal:
         self._name_files(placed)
 
     def _name_files(self, placed: Iterable[Placed]) -> None:
-        """Give complete files that were charged their names; `ExchangeError` if one is taken."""
+        """Rename committed files to their final names; `ExchangeError` if a name is taken."""
         try:
             _name(placed)
         except OSError as error:
             raise ExchangeError(
-                f"could not get its name ({error.strerror}).",
+                f"could not be renamed to its final name ({error.strerror}).",
                 where=error.filename2 or self.path,
-                do=f"It is complete and was charged in {self.path}; mend the folder, and the next "
-                "command that uses that file names it.",
+                do=f"The file is complete and was charged in {self.path}. Repair the folder; the next "
+                "command that uses the ledger renames the file.",
             ) from error
 
     def append(self, line: BaseModel) -> None:
-        """One line more, on the disk; `ExchangeError` and no line where there is no room."""
+        """Append a line and flush it to the disk.
+
+        Parameters
+        ----------
+        line : BaseModel
+
+        Raises
+        ------
+        ExchangeError
+            If the line cannot be written; the file is as before.
+        """
         end = os.lseek(self._handle, 0, os.SEEK_END)
         data = to_canonical(line) + b"\n"
         try:
@@ -167,40 +199,49 @@ class Journal:
         self.lines.append(line)
 
     def _lock(self) -> None:
+        """Lock the open file; raise `DataError` if another process holds the lock."""
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            what = "is in use by another fcforge."
-            do = "Wait until that one has finished, then give the same command again."
-            raise DataError(what, where=self.path, do=do) from error
+            message = "is in use by another fcforge."
+            do = (
+                "Wait until that process has finished, then run the same command again."
+            )
+            raise DataError(message, where=self.path, do=do) from error
 
     def _load(self) -> int:
-        """Read the lines; how many bytes of another follow, which was never finished."""
+        """Read the complete lines; return the number of bytes of an incomplete last line."""
         data = read_plain(self.path, MAX_BYTES)
-        *whole, begun = data.split(b"\n")
+        *complete, partial = data.split(b"\n")
         header = to_canonical(Header(format=self.format))
         with at(self.path, do=self.keep):
-            if whole[:1] != [header] and not header.startswith(data):
-                raise ExchangeError(f"is not of format {self.format}.")
-            for number, line in enumerate(whole, start=1):
+            if complete[:1] != [header] and not header.startswith(data):
+                raise ExchangeError(f"does not have the format {self.format}.")
+            for number, line in enumerate(complete, start=1):
                 self.lines.append(read_canonical(self.kinds, line, f"line {number}"))
-        return len(begun)
+        return len(partial)
 
-    def _recover(self, begun: int) -> None:
-        """Put right what an earlier command was killed in; `begun` as of `_load`.
+    def _recover(self, partial: int) -> None:
+        """Complete or undo the work of a killed command.
 
-        A line follows its files, which stay hidden until all of it is there: without them it was
-        whole once, and was cut off since.
+        A partial last line is removed. Its files must still be hidden then: if they are not, the
+        line was complete once and has been cut off since, which is an `ExchangeError`.
+
+        Parameters
+        ----------
+        partial : int
+            Bytes of an incomplete last line, as returned by `_load`.
         """
         last = self.lines[-1] if self.lines else None
         placed = last.files if isinstance(last, Intent) else ()
-        kept = any(place.paths[0].exists() for place in placed)
+        hidden = any(place.paths[0].exists() for place in placed)
         named = any(place.paths[1].exists() for place in placed)
-        if placed and not kept and (begun or named):
-            what = "its end is cut off."
-            raise ExchangeError(what, where=self.path, do=self.keep)
-        if begun:
-            os.ftruncate(self._handle, os.lseek(self._handle, 0, os.SEEK_END) - begun)
+        if placed and not hidden and (partial or named):
+            message = "its end is cut off."
+            raise ExchangeError(message, where=self.path, do=self.keep)
+        if partial:
+            end = os.lseek(self._handle, 0, os.SEEK_END)
+            os.ftruncate(self._handle, end - partial)
         if not self.lines:
             self.append(Header(format=self.format))
         for line, following in zip(self.lines, [*self.lines[1:], None], strict=True):
@@ -211,6 +252,7 @@ class Journal:
 
 
 def _write_hidden(place: Placed, data: bytes) -> None:
+    """Write a new file under its hidden name and flush it to the disk."""
     hidden, final = place.paths
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -224,24 +266,26 @@ def _write_hidden(place: Placed, data: bytes) -> None:
 
 
 def _name(placed: Iterable[Placed]) -> None:
-    """Give files their names that have none yet."""
+    """Rename the files that are still hidden; raise `FileExistsError` if a name is taken."""
     for place in placed:
         hidden, final = place.paths
         if hidden.exists() and final.exists():
-            taken = "a file of that name exists"
-            raise FileExistsError(errno.EEXIST, taken, str(hidden), None, str(final))
+            reason = "a file of that name exists"
+            raise FileExistsError(errno.EEXIST, reason, str(hidden), None, str(final))
         if hidden.exists():
             os.replace(hidden, final)
 
 
 def _remove(placed: Iterable[Placed]) -> None:
+    """Delete the hidden files."""
     for place in placed:
         place.paths[0].unlink(missing_ok=True)
 
 
 def _full(error: OSError, path: Path) -> ExchangeError:
+    """Return the error of a file that could not be written."""
     return ExchangeError(
         f"cannot be written ({error.strerror}).",
         where=path,
-        do="Nobody was charged and nothing was given; make room and run the same command again.",
+        do="Nobody was charged and nothing was written. Make room and run the same command again.",
     )

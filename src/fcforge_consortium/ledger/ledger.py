@@ -4,11 +4,11 @@ One file per hospital, beside the data, that never leaves the hospital. An entry
 behind a record, by id and by scan. The budget is the sum over all entries, whoever took part.
 
 A record that travels holds a commitment: a salted hash of the people behind it, their scans and
-diagnoses. It says nothing without the salt, which stays in the entry, as does the list of people. An
-audit must be of the same people, or it would find nothing and look reassuring.
+diagnoses. It reveals nothing without the salt, which stays in the entry, as does the list of
+people. An audit must use the same people: with others it would find no leak and look reassuring.
 
-The file only grows (`fcforge_consortium.ledger.journal`): outgoing files appear with a line of it or
-not at all, and it is locked while a command may add to it.
+The file only grows (`fcforge_consortium.ledger.journal`). Outgoing files are written together with
+their entry or not at all, and the file is locked while a command may add to it.
 """
 
 from collections.abc import Collection
@@ -26,14 +26,14 @@ from fcforge_consortium.ledger.people import People, same_people
 from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.records.policy import Policy
 
-NAME = "fcforge.private"  # of the file, beside the data
+NAME = "fcforge.private"  # default file name, beside the data
 
 
 class Ledger(Journal):
-    """The receipts of one hospital and its threshold.
+    """A hospital's ledger: its entries and its threshold.
 
-    ``with PrivateRecord.open(path) as private:`` locks the file, for whoever adds to it;
-    `PrivateRecord.read` is for whoever looks. ``private.publish(receipt, files)`` charges.
+    ``with Ledger.open(path) as ledger:`` locks the file for writing, and
+    ``ledger.publish(entry, files)`` charges a contribution. `Ledger.read` reads without a lock.
     """
 
     format = "fcforge-private"
@@ -43,25 +43,25 @@ class Ledger(Journal):
             Header | Intent | LedgerEntry | Threshold, Field(discriminator="kind")
         ]
     )
-    keep = "Nothing else knows what its people have spent: bring back your copy of it."
+    keep = "No other file has the spent budget of its people. Restore your backup."
 
     @property
     def receipts(self) -> tuple[LedgerEntry, ...]:
-        """Of everything that was given, first to last."""
+        """Return the entries of all contributions, first to last."""
         return tuple(line for line in self.lines if isinstance(line, LedgerEntry))
 
     @property
     def threshold(self) -> Threshold | None:
-        """The one that was fitted last."""
+        """Return the threshold that was fitted last, or None."""
         fitted = (line for line in self.lines[::-1] if isinstance(line, Threshold))
         return next(fitted, None)
 
     def require_threshold(self) -> Threshold:
-        """The one that was fitted last; else `ConfigError`."""
+        """Return the threshold that was fitted last; raise `ConfigError` without one."""
         if self.threshold is not None:
             return self.threshold
         raise ConfigError(
-            "holds no threshold of the hospital's own.",
+            "does not hold a threshold of the hospital.",
             where=self.path,
             do="Fit one after a round (`fcforge consortium threshold`), or leave --ledger out.",
         )
@@ -69,10 +69,10 @@ class Ledger(Journal):
     # -- the budget ---------------------------------------------------------------------------
     @property
     def spent(self) -> Spent:
-        """Sum of all entries; epsilon is infinite once exact numbers have left the hospital.
+        """Return the sum of all entries; epsilon is infinite once exact numbers have left the hospital.
 
-        It does not depend on who took part in which contribution, so that the published total says
-        nothing about anybody.
+        The sum does not depend on who took part in which contribution, so that the published total
+        reveals nothing about a person.
         """
         epsilon = sum(inf if r.epsilon is None else r.epsilon for r in self.receipts)
         return Spent(float(epsilon), float(sum(r.delta for r in self.receipts)))
@@ -80,7 +80,7 @@ class Ledger(Journal):
     def require_budget(
         self, epsilon: float | None, delta: float, policy: Policy
     ) -> Spent:
-        """Return the total after one more contribution; `ConfigError` beyond the policy.
+        """Return the total after one more contribution; raise `ConfigError` beyond the policy.
 
         Parameters
         ----------
@@ -108,28 +108,57 @@ class Ledger(Journal):
         ----------
         people : tuple of Person
         commitments : collection of str, optional
-            Looks only at the entries with these commitments.
+            Restricts the search to the entries with these commitments.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
         """
-        found = np.zeros(len(people), dtype=bool)
+        members = np.zeros(len(people), dtype=bool)
         for receipt in self.receipts:
             if commitments is None or receipt.commitment in commitments:
-                found |= same_people(people, receipt.people)
-        return found
+                members |= same_people(people, receipt.people)
+        return members
 
-    def receipt_for(self, commitment: str, what: str) -> LedgerEntry:
-        """The receipt that a record commits to; else `DataError`."""
+    def receipt_for(self, commitment: str, title: str) -> LedgerEntry:
+        """Return the entry with the commitment of a record.
+
+        Parameters
+        ----------
+        commitment : str
+        title : str
+            Title of the record, for the error message.
+
+        Returns
+        -------
+        LedgerEntry
+
+        Raises
+        ------
+        DataError
+            If no entry has this commitment.
+        """
         for receipt in self.receipts:
             if receipt.commitment == commitment:
                 return receipt
         raise DataError(
-            f"there is no receipt for {what}, so that nobody can tell whether these are the people "
-            "it learned.",
+            f"there is no entry for {title}, so that its people cannot be compared with these.",
             where=self.path,
-            do="Name the private record that `fcforge consortium contribute` wrote to: --ledger FILE.",
+            do="Name the ledger that `fcforge consortium contribute` wrote to: --ledger FILE.",
         )
 
 
 def default_ledger(data: str | Path) -> Path:
-    """Where the private record of these data lies: one for all that is in their folder."""
-    place = Path(data)
-    return (place if place.is_dir() else place.parent) / NAME
+    """Return the path of the ledger beside some data; a folder has one ledger.
+
+    Parameters
+    ----------
+    data : str or Path
+        File or folder of the data.
+
+    Returns
+    -------
+    Path
+    """
+    path = Path(data)
+    return (path if path.is_dir() else path.parent) / NAME

@@ -1,4 +1,4 @@
-"""People of a hospital by id and by scan."""
+"""People of a hospital, identified by id and by scan."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -16,9 +16,19 @@ from fcforge_consortium.records.fields import Closed, Name, Sha256, Text
 Sketch = Annotated[str, Field(pattern=f"^[01][A-Za-z0-9+/]{{{SIZE * 4 // 3}}}$")]
 
 
-# -- people, receipts, thresholds ------------------------------------------------------------------
 class Person(Closed):
-    """Somebody who was given: id, SHA-256 and sketch of the scan, diagnosis (or scaled number)."""
+    """A person in a ledger.
+
+    Attributes
+    ----------
+    id : str
+    scan : str
+        SHA-256 of the scan.
+    diagnosis : str
+        Diagnosis, or scaled value of a numeric target.
+    sketch : str
+        Sketch of the scan, which recognises duplicate scans.
+    """
 
     id: Text
     scan: Sha256
@@ -30,28 +40,63 @@ People = tuple[Person, ...]
 
 
 def people_of(fc: Array, ids: Sequence[str], y: Array) -> People:
-    """People by id, scan and diagnosis, in order; `fc` is (n, R, R)."""
+    """Return the people of some scans.
+
+    Parameters
+    ----------
+    fc : ndarray of shape (n, R, R)
+    ids : sequence of str
+    y : ndarray of shape (n,)
+        Diagnoses as integers, or scaled values of a numeric target.
+
+    Returns
+    -------
+    tuple of Person
+        In the order of the scans.
+    """
     scans = np.ascontiguousarray(fc, dtype="<f4")
-    found = []
-    for who, scan, sketch, label in zip(ids, scans, sketches_of(fc), y, strict=True):
+    people = []
+    for subject_id, scan, sketch, label in zip(
+        ids, scans, sketches_of(fc), y, strict=True
+    ):
         digest = sha256(scan.tobytes())
-        said = f"{label:.6f}" if y.dtype.kind == "f" else str(int(label))
+        diagnosis = f"{label:.6f}" if y.dtype.kind == "f" else str(int(label))
         try:
-            person = Person(id=str(who), scan=digest, diagnosis=said, sketch=sketch)
+            person = Person(
+                id=str(subject_id), scan=digest, diagnosis=diagnosis, sketch=sketch
+            )
         except ValidationError as error:
-            what = f"a subject {validation_message(error)}."
-            raise DataError(what, do="Give people shorter or plainer ids.") from error
-        found.append(person)
-    return tuple(found)
+            message = f"a subject {validation_message(error)}."
+            raise DataError(message, do="Use shorter or plainer ids.") from error
+        people.append(person)
+    return tuple(people)
 
 
 def people_in(cohort: Cohort) -> People:
-    """The people of a cohort, in order."""
+    """Return the people of a cohort, in order.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    tuple of Person
+    """
     return people_of(cohort.fc, cohort.subject_id.tolist(), cohort.y)
 
 
 def same_people(people: People, others: People) -> Array:
-    """(n,): which of `people` are among `others`, by id or by scan."""
+    """Return which people are among others, by id or by scan.
+
+    Parameters
+    ----------
+    people, others : tuple of Person
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+    """
     ids = {person.id for person in others} - {""}
     named = np.array([person.id in ids for person in people], dtype=bool)
     known = same_scans([p.sketch for p in people], [p.sketch for p in others])

@@ -1,4 +1,4 @@
-"""A hospital's own threshold on the consortium's log odds."""
+"""Threshold of a hospital on the log odds of the consortium's model."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -10,9 +10,16 @@ from fcforge_consortium.records.fields import Closed, Number, Sha256, SiteName, 
 
 
 class Threshold(Closed):
-    """A hospital's own threshold: log odds = intercept + slope * the exchange's log odds.
+    """A hospital's threshold: log odds = intercept + slope * log odds of the exchange.
 
-    It was fitted on `people` of `site` and the state `exchange` (an id).
+    Attributes
+    ----------
+    intercept, slope : float
+    people : int
+        Number of people of the fit.
+    exchange : str
+        Id of the state of the exchange.
+    site : str
     """
 
     kind: Literal["threshold"] = "threshold"
@@ -23,24 +30,51 @@ class Threshold(Closed):
     site: SiteName
 
     def odds(self, shared: Array) -> Array:
-        """The hospital's own log odds from those of the exchange."""
+        """Return the hospital's log odds.
+
+        Parameters
+        ----------
+        shared : ndarray
+            Log odds of the exchange.
+
+        Returns
+        -------
+        ndarray
+        """
         return self.intercept + self.slope * shared
 
     def require_site(self, sites: Iterable[str]) -> None:
-        """Raise `DataError` where people say that they are of another site."""
+        """Raise `DataError` for people of another site.
+
+        Parameters
+        ----------
+        sites : iterable of str
+            Site of each person; empty if unknown.
+        """
         others = sorted({name for name in sites if name not in ("", self.site)})
         if others:
             raise DataError(
-                f"the threshold is of site '{self.site}', these people are of "
+                f"the threshold belongs to site '{self.site}', these people to "
                 f"{', '.join(others)}.",
-                do="Name the private record of their own hospital with --ledger.",
+                do="Name the ledger of their own hospital with --ledger.",
             )
 
     def stale(self, exchange: str) -> list[str]:
-        """What to say where it was fitted on another state of the exchange."""
+        """Return warnings if the threshold was fitted on another state of the exchange.
+
+        Parameters
+        ----------
+        exchange : str
+            Id of the current state.
+
+        Returns
+        -------
+        list of str
+        """
         if self.exchange == exchange:
             return []
-        said = "The threshold was fitted with another state of the exchange; "
+        message = "The threshold was fitted with another state of the exchange; "
         return [
-            said + "`fcforge consortium threshold` fits it again at home, at no cost."
+            message
+            + "`fcforge consortium threshold` fits it again at home, at no cost."
         ]

@@ -50,7 +50,7 @@ def verify(
     for record in contents.records:
         with _failing(checks, record.title):
             trust.require(record, lines[record.site])
-            said = f"signed by key {trust.keyring.said(record.key)}"
+            said = f"signed by key {trust.keyring.label(record.key)}"
             bare = "not signed: anybody can have made it"
             checks.append(Check(record.title, True, said if record.key else bare))
     with _failing(checks, "signatures"):

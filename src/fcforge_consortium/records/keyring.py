@@ -1,4 +1,4 @@
-"""Keyring: the public keys that a user knows, whose they are, and which were revoked.
+"""Keyring: the public keys that a user knows, their owners, and their revocations.
 
 The keyring is one JSON file per user. A key added under the name of a site is the only one that may
 sign for that site. A hospital that changes its key signs the new one with the old one (a rotation,
@@ -25,7 +25,18 @@ MAX_KEYRING = 1 << 22
 
 
 class KnownKey(Closed):
-    """A public key, whose it is, since when it is known, and when it was revoked (if it was)."""
+    """A public key of the keyring.
+
+    Attributes
+    ----------
+    name : str
+        Site that owns the key.
+    key : str
+    added : str
+        Time of the addition.
+    revoked : str
+        Time of the revocation; empty for a valid key.
+    """
 
     name: SiteName
     key: PublicKey
@@ -41,111 +52,169 @@ class Keyring(Closed):
 
     @property
     def names(self) -> dict[str, str]:
-        """Whose every key is."""
+        """Return the owner of each key."""
         return {k.key: k.name for k in self.keys}
 
     def _lookalike(self, name: str) -> str:
-        """Another name of the keyring that a reader could take for this one; empty without."""
+        """Return another name of the keyring that looks like this one; empty without one."""
         others = {known.name for known in self.keys} - {name}
         return min((one for one in others if look_alike(one, name)), default="")
 
     def add(self, name: str, key: str) -> Self:
-        """One key more; a name may have several, a key only one name."""
+        """Return the keyring with one more key.
+
+        A name may have several keys; a key has one name.
+
+        Parameters
+        ----------
+        name : str
+            Site that owns the key.
+        key : str
+
+        Returns
+        -------
+        Keyring
+        """
         known = KnownKey(name=site_name(name), key=key, added=now())
         if key in self.names:
-            whose = self.names[key]
-            raise ConfigError(f"this key is known already, as that of '{whose}'.")
+            owner = self.names[key]
+            raise ConfigError(f"this key is already known as a key of '{owner}'.")
         if other := self._lookalike(known.name):
-            what = f"the name '{known.name}' looks like '{other}', which is known."
-            raise ConfigError(what, do="Use the name as it is known.")
+            message = f"the name '{known.name}' looks like '{other}' of the keyring."
+            raise ConfigError(message, do=f"Use the name '{other}', or another one.")
         return self.changed(keys=(*self.keys, known))
 
     def revoke(self, name: str) -> Self:
-        """All keys of a name, or the one that begins so, revoked from now on."""
+        """Return the keyring with keys revoked from now on.
+
+        Parameters
+        ----------
+        name : str
+            Name of a site, for all its keys, or at least 8 leading digits of one key.
+
+        Returns
+        -------
+        Keyring
+        """
         valid = [k for k in self.keys if not k.revoked]
-        meant = [k for k in valid if k.name == name]
+        matching = [k for k in valid if k.name == name]
         if len(name) > 7:
-            meant += [k for k in valid if k.key.startswith(name)]
-        if not meant:
+            matching += [k for k in valid if k.key.startswith(name)]
+        if not matching:
             raise unknown_name("key", name, {k.name for k in valid})
-        kept = [k.changed(revoked=now()) if k in meant else k for k in self.keys]
-        return self.changed(keys=tuple(kept))
+        keys = [k.changed(revoked=now()) if k in matching else k for k in self.keys]
+        return self.changed(keys=tuple(keys))
 
     def require_valid(
-        self, key: str, what: str, site: str, line: Sequence[str] = ()
+        self, key: str, title: str, site: str, line: Sequence[str] = ()
     ) -> None:
-        """Raise `ExchangeError` for a key that was revoked, or that is not the site's.
+        """Raise `ExchangeError` for a key that was revoked or does not belong to the site.
 
-        A key that is known under a site's name is the only one that speaks for that site: whoever
-        rewrites another's record can sign it, but not with that key.
+        If the keyring has a key of the site, only that key may sign for it.
 
         Parameters
         ----------
         key : str
-            That signed; empty where nobody did.
-        what : str
-            What was signed, for the error.
+            Key of the signature; empty without one.
+        title : str
+            Title of the signed record, for error messages.
         site : str
-            For whom it speaks.
-        line : sequence of str
-            The site's keys as its rotations name them, first to last: each vouches for those
-            before it, and hands over to those after it.
+            Author of the record.
+        line : sequence of str, optional
+            Keys of the site in the order of its rotations. Each vouches for those before it.
         """
         if other := self._lookalike(site):
             raise ExchangeError(
-                f"{what} is of {site!a}, which looks like '{other}' of your keyring.",
+                f"{title} is by {site!a}, which looks like '{other}' of your keyring.",
                 do="Ask that hospital how it writes its name.",
             )
         line = around(key, line)
         own = [k for k in self.keys if k.name == site]
         valid = {k.key for k in own if not k.revoked}
-        gone = next((k for k in self.keys if k.key == key and k.revoked), None)
-        if gone and valid.isdisjoint(line[line.index(key) + 1 :]):
+        revoked = next((k for k in self.keys if k.key == key and k.revoked), None)
+        if revoked and valid.isdisjoint(line[line.index(key) + 1 :]):
             raise ExchangeError(
-                f"{what} is signed by a key of '{gone.name}' that was revoked on "
-                f"{gone.revoked[:10]}.",
-                do="Ask that hospital to sign what it stands for anew "
-                "(`fcforge consortium keys rotate`), and for its new key.",
+                f"{title} is signed by a key of '{revoked.name}' that was revoked on "
+                f"{revoked.revoked[:10]}.",
+                do="Ask that hospital for its new key and to sign its valid records again "
+                "(`fcforge consortium keys rotate`).",
             )
         if own and valid.isdisjoint(line):
-            by = f"by key {self.said(key)}" if key else "by nobody"
+            by = f"by key {self.label(key)}" if key else "by nobody"
             raise ExchangeError(
-                f"{what} is signed {by}, not by the key of '{site}' in your keyring.",
-                do="Ask that hospital for what it sealed, or for its new key (`fcforge consortium keys add`).",
+                f"{title} is signed {by}, not by the key of '{site}' in your keyring.",
+                do="Ask that hospital for the record that it signed, or for its new key "
+                "(`fcforge consortium keys add`).",
             )
 
-    def said(self, key: str) -> str:
-        """A key in words: its first digits and whose it is."""
+    def label(self, key: str) -> str:
+        """Return the first digits of a key and its owner, if known.
+
+        Parameters
+        ----------
+        key : str
+
+        Returns
+        -------
+        str
+        """
         name = self.names.get(key)
         return f"{key[:16]} ({name})" if name else key[:16]
 
 
 def around(key: str, line: Sequence[str]) -> Sequence[str]:
-    """The line of keys that a key is in; itself where it is in none."""
+    """Return the line of keys that contains a key, or the key alone.
+
+    Parameters
+    ----------
+    key : str
+    line : sequence of str
+
+    Returns
+    -------
+    sequence of str
+    """
     return line if key in line else (key,)
 
 
 def keyring_file() -> Path:
-    """``$FCFORGE_KEYRING``, or the user's own."""
-    own = Path.home() / ".config" / "fcforge" / "keyring.json"
-    return Path(os.environ.get(PLACE) or own)
+    """Return the path of the keyring: ``$FCFORGE_KEYRING``, or one in the user's home.
+
+    Returns
+    -------
+    Path
+    """
+    default = Path.home() / ".config" / "fcforge" / "keyring.json"
+    return Path(os.environ.get(PLACE) or default)
 
 
 def read_keyring() -> Keyring:
-    """The keyring; empty where there is none."""
+    """Read the user's keyring; a missing file is an empty keyring.
+
+    Returns
+    -------
+    Keyring
+    """
     path = keyring_file()
     if not path.exists():
         return Keyring()
-    do = (
-        "Name the file that fcforge wrote; a damaged one is not taken for an empty one."
-    )
+    do = "Restore the file that fcforge wrote; a damaged keyring is not used as an empty one."
     with at(path, do=do):
         data = read_plain(path, MAX_KEYRING, ExchangeError)
         return read_canonical(TypeAdapter(Keyring), data, "the keyring")
 
 
 def write_keyring(keyring: Keyring) -> Path:
-    """Write the keyring, whole or not at all, readable by its owner only."""
+    """Write the user's keyring whole or not at all, readable by its owner only.
+
+    Parameters
+    ----------
+    keyring : Keyring
+
+    Returns
+    -------
+    Path
+    """
     path = keyring_file()
     write_bytes(path, to_canonical(keyring), private=True)
     return path

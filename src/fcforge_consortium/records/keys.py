@@ -1,10 +1,4 @@
-"""Keys: Ed25519 signatures that prove who wrote a record, and the keyring that says whose is whose.
-
-The keyring is one JSON file per user. A key added under the name of a site is the only one that
-may sign for that site. A hospital that changes its key signs the new one with the old one (a
-rotation, which travels as a record); a key that was lost is revoked, and what it signed is refused
-everywhere but for the records that a rotation to a known key vouches for.
-"""
+"""Files of Ed25519 key pairs, with which the authors of records sign."""
 
 import os
 from collections.abc import Callable
@@ -22,20 +16,38 @@ from fcforge.core.files import read_plain, write_bytes
 from fcforge_consortium.records.signatures import key_fault
 
 PrivateKey = Ed25519PrivateKey
-Signer = PrivateKey | None  # None where a hospital does not sign
+Signer = PrivateKey | None  # None for a hospital that does not sign
 PASSPHRASE = "FCFORGE_PASSPHRASE"
 MAX_PEM = 1 << 14  # bytes
 
 
 def public_hex(key: Signer) -> str:
-    """64 hex digits of the public key of a private one; empty without a key."""
+    """Return the public key of a private key in hex.
+
+    Parameters
+    ----------
+    key : private key or None
+
+    Returns
+    -------
+    str
+        64 hex digits; empty without a key.
+    """
     return "" if key is None else key.public_key().public_bytes_raw().hex()
 
 
 def read_private(path: str | Path, passphrase: str = "") -> Ed25519PrivateKey:
-    """Private key from a PEM file (``openssl genpkey -algorithm ed25519``).
+    """Read a private key from a PEM file (``openssl genpkey -algorithm ed25519``).
 
-    The passphrase of an encrypted one may also be in ``$FCFORGE_PASSPHRASE``.
+    Parameters
+    ----------
+    path : str or Path
+    passphrase : str, optional
+        Passphrase of an encrypted key; by default ``$FCFORGE_PASSPHRASE``.
+
+    Returns
+    -------
+    Ed25519PrivateKey
     """
     secret = (passphrase or os.environ.get(PASSPHRASE, "")).encode() or None
 
@@ -47,37 +59,66 @@ def read_private(path: str | Path, passphrase: str = "") -> Ed25519PrivateKey:
 
 
 def read_signer(path: Path | None) -> Signer:
-    """The private key of a file; none where none is named."""
+    """Read a private key, or return None without a file.
+
+    Parameters
+    ----------
+    path : Path or None
+
+    Returns
+    -------
+    private key or None
+    """
     return None if path is None else read_private(path)
 
 
 def read_public(path: str | Path) -> str:
-    """Hex of the public key in a PEM file (``openssl pkey -in KEY -pubout``)."""
+    """Read a public key from a PEM file (``openssl pkey -in KEY -pubout``).
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    str
+        In hex.
+    """
     key = _loaded(path, serialization.load_pem_public_key, Ed25519PublicKey)
     public = key.public_bytes_raw().hex()
-    if why := key_fault(public):
-        raise ExchangeError(f"key {public[:16]} {why}.", where=path)
+    if fault := key_fault(public):
+        raise ExchangeError(f"key {public[:16]} {fault}.", where=path)
     return public
 
 
 def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: type[Any]) -> Any:
-    """What `load` makes of a PEM file; `ExchangeError` unless it is a key of this kind."""
-    what = "private" if kind is Ed25519PrivateKey else "public"
-    do = f"`fcforge consortium keys new FILE` makes a {what} key; ${PASSPHRASE} opens a locked one."
+    """Load a PEM file; raise `ExchangeError` unless it holds an Ed25519 key of this kind."""
+    noun = "private" if kind is Ed25519PrivateKey else "public"
+    do = f"`fcforge consortium keys new FILE` makes a {noun} key; ${PASSPHRASE} opens an encrypted one."
     with at(path, do=do):
         try:
             key = load(read_plain(path, MAX_PEM, ExchangeError))
         except (ValueError, TypeError) as error:
-            raise ExchangeError(f"no {what} key can be read ({error}).") from error
+            raise ExchangeError(f"no {noun} key can be read ({error}).") from error
         if not isinstance(key, kind):
-            raise ExchangeError(f"is not an Ed25519 {what} key.")
+            raise ExchangeError(f"is not an Ed25519 {noun} key.")
     return key
 
 
 def write_keys(path: str | Path, passphrase: str = "") -> str:
-    """New key pair: `path` (private, its owner's only) and ``path.pub``; returns the public hex.
+    """Write a new key pair; existing files are never overwritten.
 
-    Existing ones stay.
+    Parameters
+    ----------
+    path : str or Path
+        File of the private key, readable by its owner only; ``path.pub`` gets the public key.
+    passphrase : str, optional
+        Encrypts the private key.
+
+    Returns
+    -------
+    str
+        Public key in hex.
     """
     if Path(path).exists() or Path(f"{path}.pub").exists():
         do = "Choose another name."

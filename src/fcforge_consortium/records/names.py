@@ -1,8 +1,8 @@
-"""Names of sites and labels: one spelling each, and no two that a reader could confuse.
+"""Names of sites: one canonical form each, and no two that look alike in one file.
 
-A record is found by the name of its author. A name that only looks like another hospital's could
-speak beside that hospital's key, so a name has one spelling in Latin letters, and a file does not
-hold two names that a reader could take for each other.
+Records are found by the name of their author. An author whose name only looks like another
+hospital's could pose as that hospital without its key. Therefore a name has one canonical form in
+Latin letters, and a file cannot hold two names that look alike.
 """
 
 from collections.abc import Iterable
@@ -15,17 +15,20 @@ from fcforge.core.names import (
     name_fault,
 )
 
-# -- names of sites --------------------------------------------------------------------------------
 ON_THE_KEY = "Write it as on the hospital's key."
 
 
 def site_name(name: str) -> str:
-    """Return the canonical spelling of a site's name; `ConfigError` where there is none.
+    """Return the canonical form of a site's name; raise `ConfigError` if it has none.
 
     Parameters
     ----------
     name : str
-        As somebody typed it, in any script.
+        Name in any script.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -41,9 +44,14 @@ def site_name(name: str) -> str:
 
 
 def require_distinct(names: Iterable[str]) -> None:
-    """Raise `ExchangeError` if two different names look alike."""
+    """Raise `ExchangeError` if two different names look alike.
+
+    Parameters
+    ----------
+    names : iterable of str
+    """
     if pair := first_look_alikes(names):
         raise ExchangeError(
             f"the sites {pair[0]!a} and {pair[1]!a} look alike.",
-            do="One may pose as the other; ask both which name is theirs.",
+            do="One may pose as the other. Ask both sites for their names.",
         )

@@ -1,4 +1,4 @@
-"""Policy of a consortium: what its hospitals agreed on, in the root, signed by its maker."""
+"""Policy of a consortium: the rules that its hospitals agreed on, part of the signed root."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,11 @@ from fcforge_consortium.records.fields import (
 from fcforge_consortium.records.signatures import fits
 
 # -- the policy of an exchange ---------------------------------------------------------------------
-# What diagnoses are called in any data: they mean the same everywhere.
+# names of diagnoses that mean the same in all data
 ANYWHERE = (("0", "1"), ("control", "patient"))
-SIGNS = str.maketrans(
-    {"+": "plus", "-": "minus"}
-)  # of MCI+ and MCI- they are the point
+SIGNS = str.maketrans({"+": "plus", "-": "minus"})  # so that MCI+ and MCI- differ
 DIAGNOSIS = Target().name
-# of a table of predictions: a number of such a name would stand in place of what it is about
+# columns of a table of predictions: a numeric target must have another name
 COLUMNS = frozenset(
     {
         "subject",
@@ -45,19 +43,19 @@ COLUMNS = frozenset(
         "sites_learned",
     }
 )
-NARROWEST = 1e-9  # of limits: numbers are scaled by how far they lie apart
+NARROWEST = 1e-9  # smallest distance of the limits, by which numbers are scaled
 
 
 class Aggregator(Closed):
-    """Somebody who adds up the shares of a round.
+    """An institution that adds up the shares of a round.
 
     Attributes
     ----------
     name : str
     key : str
-        Ed25519 public key that signs the halves, hex.
+        Ed25519 public key in hex; signs aggregate shares.
     encryption_key : str
-        X25519 public key that shares are encrypted to, hex.
+        X25519 public key in hex; shares are encrypted to it.
     proof : str
         The first key's signature of name and second key: whoever makes a start cannot put an
         encryption key of his own beside an aggregator's known key.
@@ -78,12 +76,27 @@ class Aggregator(Closed):
 
 
 def card_statement(name: str, encryption_key: str) -> bytes:
-    """What an aggregator signs: that this encryption key is its own."""
+    """Return the bytes with which an aggregator signs its encryption key.
+
+    Parameters
+    ----------
+    name, encryption_key : str
+
+    Returns
+    -------
+    bytes
+    """
     return b"fcforge aggregator 1\n" + canonical([name, encryption_key])
 
 
 class Measured(Closed):
-    """A number that is learned instead of a diagnosis, and the limits that everybody agreed on."""
+    """A numeric target and its limits.
+
+    Attributes
+    ----------
+    name : str
+    limits : (lowest, highest)
+    """
 
     name: Name
     limits: tuple[Number, Number]
@@ -92,45 +105,45 @@ class Measured(Closed):
     def _increasing(self) -> Self:
         low, high = self.limits
         if not high - low >= NARROWEST:
-            raise ValueError("the smaller limit comes first")
+            raise ValueError("the first limit must be smaller than the second")
         if self.name == DIAGNOSIS:
-            raise ValueError("a diagnosis is no number")
+            raise ValueError("a numeric target must not be named like the diagnosis")
         if self.name.lower() in COLUMNS:
             raise ValueError("a table of predictions has a column of that name")
         return self
 
 
 class Policy(Closed):
-    """What every hospital of an exchange is held to.
+    """Rules for every hospital of an exchange.
 
     Attributes
     ----------
     disorder : str
-        What the patients have; empty where it is not said.
+        Disorder of the patients; may be empty.
     control, patient : str
-        What the data call them.
+        Names of the two groups in the data.
     others : tuple of str
-        Further groups, where more than two are told apart.
+        Names of further groups, if there are more than two.
     number : Measured or None
-        What is learned where it is no diagnosis.
+        Numeric target, instead of a diagnosis.
     max_epsilon, max_delta : float
-        Largest that one person may spend in all.
+        Largest budget that one person may spend in all.
     most_planned : int
         Largest size of a contribution, as a multiple of the planned people per hospital.
     fewest_people, most_people : int
-        Of one release. The most also bounds what one release can do to the model.
+        People of one contribution. The most also bounds its influence on the model.
     fewest_hospitals : int
-        Of one sum.
+        Hospitals of one round.
     exact_allowed : bool
-        Whether releases and sums without noise are taken.
+        Whether contributions and sums without noise are accepted.
     aggregators : tuple of Aggregator
-        Two, or none where nobody adds up shares.
+        Two, or none if there are no rounds.
     """
 
     disorder: Text = ""
     control: Name = "control"
     patient: Name = "patient"
-    # written only where they say something: files of before stay as they are
+    # omitted from the canonical form when empty
     others: Annotated[
         tuple[Name, ...], Field(max_length=18, exclude_if=operator.not_)
     ] = ()
@@ -147,32 +160,46 @@ class Policy(Closed):
     @model_validator(mode="after")
     def _two_apart(self) -> Self:
         if len(self.aggregators) == 1:
-            raise ValueError(
-                "one aggregator is named; two must know nothing of each other"
-            )
+            raise ValueError("one aggregator is named; two independent ones are needed")
         for first, other in combinations(self.aggregators, 2):
             both = {first.key, first.encryption_key} & {other.key, other.encryption_key}
             if both or look_alike(first.name, other.name):
                 named = f"'{first.name}' and '{other.name}'"
-                raise ValueError(f"the aggregators {named} are one and the same")
+                raise ValueError(f"the aggregators {named} are the same or look alike")
         return self
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
-        """A number, or diagnoses that can be told apart."""
+        """Validate that diagnoses differ visibly and do not occur beside a numeric target."""
         named = (self.control, self.patient, *self.others)
         for one, other in combinations(named, 2):
             if look_alike(one.translate(SIGNS), other.translate(SIGNS)):
                 raise ValueError(f"the diagnoses '{one}' and '{other}' look alike")
         if self.number is not None and self.others:
-            raise ValueError("a number has no further groups")
+            raise ValueError("a numeric target has no further groups")
         return self
 
     @classmethod
     def of(
         cls, settings: Mapping[str, Any], aggregators: Sequence[Aggregator] = ()
     ) -> Self:
-        """A policy from a config or ``--set policy.max_epsilon=2``; else `ConfigError`."""
+        """Make a policy from settings, such as ``--set policy.max_epsilon=2``.
+
+        Parameters
+        ----------
+        settings : mapping
+            Fields of the policy.
+        aggregators : sequence of Aggregator, optional
+
+        Returns
+        -------
+        Policy
+
+        Raises
+        ------
+        ConfigError
+            If a setting is invalid.
+        """
         given = dict(settings)
         if aggregators:
             given["aggregators"] = [
@@ -185,13 +212,27 @@ class Policy(Closed):
 
     @property
     def target(self) -> Target:
-        """What is learned of a person."""
+        """Return the target that the model predicts."""
         if self.number is not None:
             return Target(self.number.name, (), self.number.limits)
         return Target(classes=(self.control, self.patient, *self.others))
 
     def about(self, target: Target) -> Self:
-        """The policy, for what some data are about; `ConfigError` where no policy can say it."""
+        """Return the policy with another target.
+
+        Parameters
+        ----------
+        target : Target
+
+        Returns
+        -------
+        Policy
+
+        Raises
+        ------
+        ConfigError
+            If no policy can have this target.
+        """
         try:
             if target.kind == "number":
                 number = Measured(name=target.name, limits=target.limits)
@@ -204,14 +245,24 @@ class Policy(Closed):
             ) from error
 
     def spoken(self, target: Target) -> Self:
-        """The policy, with what the data say of the target where it says nothing itself."""
-        unsaid = self.number is None and self.target.classes in ANYWHERE
-        told = target.classes not in ANYWHERE
-        return self.about(target) if unsaid and told else self
+        """Return the policy with the target of the data if it names no target itself.
+
+        Parameters
+        ----------
+        target : Target
+            Target of the data.
+
+        Returns
+        -------
+        Policy
+        """
+        is_generic = self.number is None and self.target.classes in ANYWHERE
+        is_specific = target.classes not in ANYWHERE
+        return self.about(target) if is_generic and is_specific else self
 
     @property
     def loading(self) -> dict[str, Any]:
-        """Settings with which people are read that are learned here (`sites.load_people`)."""
+        """Return the settings with which a hospital's people are loaded."""
         target = self.target
         if target.kind == "number":
             return {"target": target.name, "limits": target.limits}
@@ -221,29 +272,35 @@ class Policy(Closed):
         return {"classes": listed, "partial": True}
 
     def require_target(self, theirs: Target) -> None:
-        """Raise `DataError` for data about something else, or with diagnoses turned round.
+        """Raise `DataError` for data with another target or exchanged diagnoses.
 
-        0 and 1 are controls and patients everywhere, and so are the words.
+        The names in `ANYWHERE` fit any two classes.
+
+        Parameters
+        ----------
+        theirs : Target
+            Target of the data.
         """
         mine = self.target
         if {mine.kind, theirs.kind} != {"two classes"}:
             if not mine.fits(theirs):
-                what = f"this exchange is about {mine}, these data about {theirs}."
-                do = "Give people of whom the same is known."
-                raise DataError(what, do=do)
+                message = f"this exchange is about {mine}, these data about {theirs}."
+                raise DataError(
+                    message, do="Give data with the target of the exchange."
+                )
             return
         own = tuple(word.lower() for word in mine.classes)
         other = tuple(word.lower() for word in theirs.classes)
         if own == other or other in ANYWHERE or own in ANYWHERE:
             return
-        turned = " The other way round." if own == other[::-1] else ""
+        turned = " They are exchanged." if own == other[::-1] else ""
         about = f" ({self.disorder})" if self.disorder else ""
         control, patient = theirs.classes
         raise DataError(
             f"the patients of this exchange{about} are '{self.patient}' and its controls "
             f"'{self.control}', those of these data '{patient}' and '{control}'.{turned}",
-            do=f"Say which diagnosis is '{self.patient}': --positive VALUE, and name it so in the "
-            "data.",
+            do=f"Name the diagnosis that is '{self.patient}' with --positive VALUE, and use that "
+            "name in the data.",
         )
 
     def require_people(self, n: int, most: int) -> None:
@@ -252,6 +309,7 @@ class Policy(Closed):
         Parameters
         ----------
         n : int
+            People of the contribution.
         most : int
             Limit by policy and plan (`BaseModelRecord.most_people`).
         """
@@ -263,19 +321,26 @@ class Policy(Closed):
             )
 
     def require_budget(self, epsilon: float | None, delta: float) -> None:
-        """Raise `ConfigError` for what the policy does not let a person spend; None: exact."""
+        """Raise `ConfigError` for a budget that the policy does not allow.
+
+        Parameters
+        ----------
+        epsilon : float or None
+            None without noise.
+        delta : float
+        """
         if epsilon is None:
             if not self.exact_allowed:
                 raise ConfigError(
-                    "the policy takes nothing without noise (mechanism none).",
-                    do="Choose an epsilon, or ask the start's maker to allow exact sums.",
+                    "the policy accepts nothing without noise (mechanism none).",
+                    do="Choose an epsilon, or ask the maker of the base model to allow exact sums.",
                 )
             return
-        # a budget that is no number fits no comparison
+        # comparisons with NaN are false, so that NaN is refused
         if not (0 < epsilon <= self.max_epsilon and 0 < delta <= self.max_delta):
             raise ConfigError(
                 f"epsilon {epsilon:g} and delta {delta:g} are not within the policy's "
                 f"{self.max_epsilon:g} and {self.max_delta:g} per person.",
-                do="Choose less; what a person spends adds up over releases, and whoever was given "
-                "without noise has spent all there is.",
+                do="Choose less. Budgets add up over contributions, and a contribution without "
+                "noise spends the whole budget.",
             )

@@ -1,4 +1,4 @@
-"""Trust: whose signatures a reader accepts."""
+"""Trust: the signatures that a reader accepts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ from fcforge_consortium.records.keys import read_public
 
 @dataclass(frozen=True)
 class Trust:
-    """Whose records are accepted.
+    """The signatures that a reader requires.
 
     Attributes
     ----------
     keys : tuple of str
-        Hex Ed25519 public keys; when given, every record must be signed by one of them.
+        Ed25519 public keys in hex; if given, every record must be signed by one of them.
     required : bool
-        Whether every record must be signed; else as soon as any is.
+        Whether every record must be signed. Otherwise all must be as soon as one is.
     keyring : Keyring
-        Names keys, and knows those that were revoked.
+        Owners and revocations of known keys.
     """
 
     keys: tuple[str, ...] = ()
@@ -33,16 +33,31 @@ class Trust:
 
     @classmethod
     def asked(cls, request: TrustRequest) -> Self:
-        """Trust in the public keys of PEM files; the user's keyring names and revokes."""
+        """Make the trust of a command from its options and the user's keyring.
+
+        Parameters
+        ----------
+        request : TrustRequest
+
+        Returns
+        -------
+        Trust
+        """
         keys = tuple(read_public(path) for path in request.trust)
         return cls(keys, request.require_signature, read_keyring())
 
     def require(self, record: "Record", line: Sequence[str] = ()) -> None:
-        """Raise `ExchangeError` for a record of a site that is not signed by its key.
+        """Raise `ExchangeError` for a record without a trusted signature.
 
-        Without keys all pass but what a revoked key of the keyring signed, and what is said for a
-        site that the keyring has another key of. An unsigned root passes: the records name it by
-        its id (`require_signed`: where there are any). `line` as in `Keyring.require_valid`.
+        Without `keys`, only the keyring is checked: revoked keys, and sites with a known key. An
+        unsigned root passes here, because signed records name it by its id; `require_signed`
+        checks that there are any.
+
+        Parameters
+        ----------
+        record : Record
+        line : sequence of str, optional
+            As in `Keyring.require_valid`.
         """
         key = record.key
         self.keyring.require_valid(key, f"the {record.title}", record.site, line)
@@ -56,20 +71,24 @@ class Trust:
             )
 
     def require_signed(self, records: "Sequence[Record]") -> None:
-        """Raise `ExchangeError` for a record without a signature where one is needed.
+        """Raise `ExchangeError` for a record without a required signature.
 
-        A root needs one where signatures are required, or where keys are named and no record
-        that they signed names it.
+        A root needs a signature if signatures are required, or if keys are given and no signed
+        record names the root.
+
+        Parameters
+        ----------
+        records : sequence of Record
         """
         alone = all(record.is_root for record in records)
         needed = self.required or (alone and bool(self.keys))
-        asked = [record for record in records if needed or not record.is_root]
-        bare = [record.title for record in asked if not record.key]
-        others = len(bare) < len(asked)
-        if bare and (needed or others):
-            lost = ", though others are: its signature may have been taken off"
+        candidates = [record for record in records if needed or not record.is_root]
+        unsigned = [record.title for record in candidates if not record.key]
+        others = len(unsigned) < len(candidates)
+        if unsigned and (needed or others):
+            lost = ", though others are: its signature may have been removed"
             raise ExchangeError(
-                f"the {bare[0]} is not signed{lost if others else ''}.",
-                do="Ask whoever made it for a signed one: `fcforge consortium keys new KEY`, then --sign KEY "
+                f"the {unsigned[0]} is not signed{lost if others else ''}.",
+                do="Ask its author for a signed one: `fcforge consortium keys new KEY`, then --sign KEY "
                 "with the command that makes it.",
             )

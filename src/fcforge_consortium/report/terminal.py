@@ -58,9 +58,9 @@ def continued_text(before: Exchange, request: ContinueRequest) -> str:
     keyring = read_keyring()
     signers = []
     for author, keys in before.key_lines.items():
-        signers.append(f"{author}: {keyring.said(keys[-1]) if keys[-1] else 'nobody'}")
+        signers.append(f"{author}: {keyring.label(keys[-1]) if keys[-1] else 'nobody'}")
     cards = before.root.policy.aggregators
-    aggregators = [f"{card.name}: {keyring.said(card.key)}" for card in cards]
+    aggregators = [f"{card.name}: {keyring.label(card.key)}" for card in cards]
     return printable_lines(
         [
             f"About to continue file {before.id[:16]}: {description.kind}.",

@@ -91,7 +91,7 @@ def test_leverage_uses_the_rows_the_method_added():
 def test_other_people_than_those_learned_are_refused():
     with pytest.raises(DataError, match="gave nothing"):
         audited("ewc", site="Elsewhere")
-    with pytest.raises(DataError, match="no receipt"):
+    with pytest.raises(DataError, match="no entry"):
         audited("ewc", private=Ledger(Path("nowhere")))
     mine = cohort()
     for changed, said in (

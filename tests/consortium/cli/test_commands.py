@@ -312,9 +312,7 @@ def test_evaluate_compares_the_classes(world, tmp_path):
     good(consortium(*told, "--config", world / "chain.toml", "--positive", "ASD"))
     other = write(tmp_path / "other.npz", [SITES[0]], ("MDD", "NC"))
     refused(consortium("evaluate", out, other, "--positive", "MDD"), "'ASD'")
-    refused(
-        consortium("evaluate", out, data, "--positive", "TC"), "The other way round"
-    )
+    refused(consortium("evaluate", out, data, "--positive", "TC"), "They are exchanged")
     good(consortium("evaluate", out, data, "--positive", "ASD"))
 
 

@@ -25,7 +25,7 @@ def test_named_listed_and_revoked(tmp_path):
     assert "UCLA  REVOKED 20" in consortium("keys", "list").out
     again = consortium("keys", "add", "UCLA", tmp_path / "k.pub")
     assert (again.code, again.out) == (2, "")
-    assert "known already" in again.err
+    assert "already known" in again.err
     assert again.err.count("\n") == 1
 
 

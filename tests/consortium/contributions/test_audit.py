@@ -141,7 +141,7 @@ def test_other_people_are_refused_by_name():
 
 
 def test_without_the_receipt_nothing_is_attacked():
-    with pytest.raises(DataError, match="no receipt for the contribution 1"):
+    with pytest.raises(DataError, match="no entry for the contribution 1"):
         attacked(given(SITE), receipts=[])
     with pytest.raises(DataError, match="gave nothing"):
         audit_contribution(

@@ -136,9 +136,9 @@ def test_what_is_not_a_key_is_told_and_says_how_to_make_one(tmp_path):
 def test_a_name_may_have_several_keys_and_a_key_one_name():
     ring = Keyring().add("UCLA", A).add(" UCLA", B)
     assert ring.names == {A: "UCLA", B: "UCLA"}
-    assert ring.said(A) == f"{A[:16]} (UCLA)"
-    assert ring.said(C) == C[:16]
-    with pytest.raises(ConfigError, match="as that of 'UCLA'"):
+    assert ring.label(A) == f"{A[:16]} (UCLA)"
+    assert ring.label(C) == C[:16]
+    with pytest.raises(ConfigError, match="as a key of 'UCLA'"):
         ring.add("NYU", A)
     with pytest.raises(ConfigError, match="looks like 'UCLA'"):
         ring.add("ucla", C)
