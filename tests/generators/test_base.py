@@ -161,7 +161,7 @@ def test_a_site_is_refused_by_what_is_wrong_with_it() -> None:
     z = from_edges(torch.atanh(edges(site.fc)) + 1.0)
     with pytest.raises(DataError, match="Give Pearson"):
         PLAIN.check_site(FCBatch(z, site.y))
-    with pytest.raises(DataError, match=r"1\.1.*\[start\]"):
+    with pytest.raises(DataError, match=r"1\.1.*\[base_model\]"):
         PLAIN.check_site(FCBatch(site.fc * 1.1, site.y))
 
 

@@ -126,14 +126,26 @@ def read_state(
         ) from missing
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors with their checksum, whole or not at all."""
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write tensors as safetensors with their checksum, whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+    tensors : mapping of name to Tensor
+    metadata : mapping of str to str, optional
+        Further entries of the file's header.
+    """
     from safetensors.torch import save
 
     copies = {}
     for name, value in tensors.items():
         copies[name] = value.detach().cpu().contiguous().clone()
-    write_bytes(path, save(copies, metadata={CHECKSUM: _checksum(copies)}))
+    write_bytes(
+        path, save(copies, metadata={**(metadata or {}), CHECKSUM: _checksum(copies)})
+    )
 
 
 def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:

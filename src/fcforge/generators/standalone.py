@@ -18,11 +18,10 @@ from torch import Tensor
 
 from fcforge.core.component import Component
 from fcforge.core.errors import DataError, FCForgeError, StoreError
-from fcforge.core.files import write_bytes
 from fcforge.core.randomness import torch_rng
 from fcforge.core.subjects import FCBatch
 from fcforge.generators.base import GeneratorState
-from fcforge.generators.cache import read_tensors
+from fcforge.generators.cache import read_tensors, write_tensors
 from fcforge.generators.fcm_vae import StableVAE
 from fcforge.generators.fcm_vae.base import VAE
 from fcforge.generators.progress import listening
@@ -203,8 +202,6 @@ class FCGenerator:
         The file holds what the generator has learned of the training subjects: keep it as you keep
         their data, and share samples instead.
         """
-        from safetensors.torch import save
-
         state = self._fitted()
         header = {
             "format": FORMAT,
@@ -214,8 +211,7 @@ class FCGenerator:
             "n_rois": self.n_rois_,
             "seed": self._seed,
         }
-        tensors = {k: v.contiguous().clone() for k, v in state.named().items()}
-        write_bytes(path, save(tensors, {HEADER: json.dumps(header)}))
+        write_tensors(Path(path), state.named(), {HEADER: json.dumps(header)})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
