@@ -1,8 +1,9 @@
-"""Two aggregators: rounds in which hospitals give a sum that neither aggregator can read alone.
+"""Aggregators: two institutions that add the shares of a round, which neither can read alone.
 
 A round is a named set of hospitals. Each gives a share to either aggregator (`rounds`). An aggregator adds
-the shares of a round, adds its own noise, signs and publishes its half; the two halves add up to
-the noisy sum. If one of the two is honest, nobody learns more than that sum with one dose of noise.
+the shares of a round and its own noise, signs the result and publishes it as its aggregate share.
+The two aggregate shares add up to the noisy sum. If one aggregator is honest, nobody learns more
+than that sum with the noise of one aggregator.
 
 An aggregator publishes a round once: two sums over different hospitals would give the difference away.
 Its list of rounds is locked while in use, and knows what was published even if the process dies.
@@ -40,15 +41,34 @@ CARD = ".card"
 DERIVED = b"fcforge aggregator encryption 1"  # a key for nothing else
 
 
-# -- who aggregators are -------------------------------------------------------------------------------
+# -- keys and cards of aggregators -----------------------------------------------------------------
 def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
-    """The key that opens shares, derived from the one that signs halves: one file to keep."""
+    """Derive the key that decrypts shares from the key that signs aggregate shares.
+
+    Parameters
+    ----------
+    key : Ed25519PrivateKey
+
+    Returns
+    -------
+    X25519PrivateKey
+    """
     kdf = HKDF(SHA256(), 32, None, DERIVED)
     return X25519PrivateKey.from_private_bytes(kdf.derive(key.private_bytes_raw()))
 
 
 def card_of(name: str, key: Ed25519PrivateKey) -> Aggregator:
-    """What is public of an aggregator, for the policy of a start."""
+    """Return the card of an aggregator: its public keys, for the policy of a base model.
+
+    Parameters
+    ----------
+    name : str
+    key : Ed25519PrivateKey
+
+    Returns
+    -------
+    Aggregator
+    """
     encryption = encryption_key(key).public_key().public_bytes_raw().hex()
     proof = key.sign(card_statement(name, encryption)).hex()
     public = keys.public_hex(key)
@@ -56,7 +76,19 @@ def card_of(name: str, key: Ed25519PrivateKey) -> Aggregator:
 
 
 def write_aggregator(path: str | Path, name: str, passphrase: str = "") -> Aggregator:
-    """New key of an aggregator: `path` (private), ``path.pub``, and ``path.card`` to give away."""
+    """Write a new key of an aggregator and its card.
+
+    Parameters
+    ----------
+    path : str or Path
+        File of the private key; ``path.pub`` gets the public key, ``path.card`` the card.
+    name : str
+    passphrase : str, optional
+
+    Returns
+    -------
+    Aggregator
+    """
     title = site_name(name)
     keys.write_keys(path, passphrase)
     card = card_of(title, keys.read_private(path, passphrase))
@@ -65,15 +97,24 @@ def write_aggregator(path: str | Path, name: str, passphrase: str = "") -> Aggre
 
 
 def read_card(path: str | Path) -> Aggregator:
-    """What is public of an aggregator, from the file that it gave away."""
+    """Read the card of an aggregator.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Aggregator
+    """
     data = read_plain(path, 1 << 12, ExchangeError)
     with at(path, do="Ask the aggregator for the file that ends in .card."):
         return read_canonical(TypeAdapter(Aggregator), data.removesuffix(b"\n"), "it")
 
 
-# -- what an aggregator does ----------------------------------------------------------------------------
+# -- the aggregator's part of a round --------------------------------------------------------------
 class Published(Closed):
-    """A round that the aggregator has published, and who was in it."""
+    """A round that the aggregator has published, with the notices of its hospitals."""
 
     kind: Literal["published"] = "published"
     base_model: Sha256
@@ -93,12 +134,12 @@ class RoundList(Journal):
 
     @property
     def published(self) -> list[Published]:
-        """All that it has published."""
+        """Return all published rounds."""
         return [line for line in self.lines if isinstance(line, Published)]
 
 
 class Noise(NamedTuple):
-    """What an aggregator adds to each number: in units of the grid, what a unit is worth; how many."""
+    """Noise of an aggregator: its sigma in units of the grid, the grid, and the number of integers."""
 
     sigma: int
     grid: float
@@ -106,15 +147,15 @@ class Noise(NamedTuple):
 
 
 class Aggregated(NamedTuple):
-    """What an aggregator publishes of a round.
+    """The result of an aggregator in a round.
 
     Attributes
     ----------
-    half : Half
+    aggregate_share : AggregateShare
     contents : Contents
-        The half with the notices it is built on, to send round.
+        The aggregate share with the notices it builds on, to publish.
     exchange : Exchange
-        With all of them.
+        The exchange with these records.
     """
 
     aggregate_share: AggregateShare
@@ -123,11 +164,13 @@ class Aggregated(NamedTuple):
 
     @property
     def line(self) -> Published:
-        """For the aggregator's list."""
-        half = self.aggregate_share
-        (base_model,) = half.parents
-        notices = tuple(one.notice for one in half.hospitals)
-        return Published(base_model=base_model, round=half.round, notices=notices)
+        """Return the line for the aggregator's list of rounds."""
+        aggregate_share = self.aggregate_share
+        (base_model,) = aggregate_share.parents
+        notices = tuple(one.notice for one in aggregate_share.hospitals)
+        return Published(
+            base_model=base_model, round=aggregate_share.round, notices=notices
+        )
 
 
 def aggregate(
@@ -137,12 +180,12 @@ def aggregate(
     noise: Noise,
     listed: RoundList,
 ) -> Aggregated:
-    """Add the shares of one round and a dose of noise: the aggregator's half.
+    """Add the shares of one round and noise to an aggregate share.
 
     Parameters
     ----------
     exchange : Exchange
-        The start, with whatever was published and withdrawn so far.
+        The base model and all records so far.
     shares : sequence of Share
         All of one round and for this aggregator.
     key : private key
@@ -150,6 +193,11 @@ def aggregate(
     noise : Noise
         For the budget that the notices name; sigma 0 without noise.
     listed : RoundList
+        Rounds published so far; the caller publishes the new one.
+
+    Returns
+    -------
+    Aggregated
     """
     aggregator = own_card(exchange, key)
     _require_one_round(shares, exchange.root.id, aggregator.name)
@@ -160,19 +208,21 @@ def aggregate(
     _require_publishable(exchange, listed, shares, staying)
     data = _sum(staying, exchange.root.id, key, noise)
     place = (aggregator.name, 1 + len(listed.published), [exchange.root.id], key)
-    said = _said(staying, noise)
-    half = make(AggregateShare, *place, payload=sha256(data), **said)
-    payloads = {half.payload: data}
-    whole = joined.joined([half], payloads)
+    fields = _share_fields(staying, noise)
+    aggregate_share = make(AggregateShare, *place, payload=sha256(data), **fields)
+    payloads = {aggregate_share.payload: data}
+    whole = joined.joined([aggregate_share], payloads)
     rounds.rounds_of(whole)  # one that does not fit the other aggregator's stays here
-    contents = Contents((*(share.notice for share in staying), half), payloads)
-    return Aggregated(half, contents, whole)
+    contents = Contents(
+        (*(share.notice for share in staying), aggregate_share), payloads
+    )
+    return Aggregated(aggregate_share, contents, whole)
 
 
 def _sum(
     staying: Sequence[Share], start: str, key: Ed25519PrivateKey, noise: Noise
 ) -> bytes:
-    """The array of a half: all shares and a dose of secret noise, modulo 2^64."""
+    """Return the array of an aggregate share: the shares and secret noise, modulo 2^64."""
     private = encryption_key(key)
     words = [opened(share, start, private, noise.size) for share in staying]
     if noise.sigma:
@@ -181,8 +231,8 @@ def _sum(
     return save_arrays({rounds.NUMBERS: added(words)})
 
 
-def _said(staying: Sequence[Share], noise: Noise) -> dict[str, Any]:
-    """What a half says of its round, its hospitals and its noise."""
+def _share_fields(staying: Sequence[Share], noise: Noise) -> dict[str, Any]:
+    """Return the fields of an aggregate share: round, hospitals and noise."""
     first = staying[0].notice
     hospitals = [
         RoundMember(site=share.notice.site, notice=share.notice.id, share=share.sha256)
@@ -200,7 +250,22 @@ def _said(staying: Sequence[Share], noise: Noise) -> dict[str, Any]:
 
 
 def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Aggregator:
-    """The aggregator of the policy whose key this is."""
+    """Return the aggregator of the policy that has this key.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    key : Ed25519PrivateKey
+
+    Returns
+    -------
+    Aggregator
+
+    Raises
+    ------
+    ExchangeError
+        If the policy does not name the key.
+    """
     for aggregator in exchange.root.policy.aggregators:
         if aggregator == card_of(aggregator.name, key):
             return aggregator
@@ -212,7 +277,7 @@ def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Aggregator:
 
 
 def _require_one_round(shares: Sequence[Share], start: str, aggregator: str) -> None:
-    """Every share is for this aggregator, start and round, one for each hospital, of one budget."""
+    """Raise `ExchangeError` unless all shares belong to one round of this aggregator."""
     if not shares:
         raise ExchangeError("there is no share to add.", do="Name the share files.")
     first = shares[0].notice

@@ -1,14 +1,14 @@
-"""Rounds: shares that no aggregator can read alone, and the halves of two aggregators that add up to a sum.
+"""Rounds: encrypted shares of hospitals, and aggregate shares that add up to a noisy sum.
 
 A vector of whole numbers becomes two vectors of words that add up to it modulo 2^64. One is drawn
 from the system's entropy, so that each by itself is uniform and says nothing, to anybody, for ever.
 Each is encrypted to one aggregator with HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound
-to start, round, hospital and aggregator: it can be opened for nothing else. HPKE does not say who sent
-something, so the hospital signs a notice that names both ciphertexts by their SHA-256.
+to base model, round, hospital and aggregator. HPKE does not authenticate
+the sender, so the hospital signs a notice that names both ciphertexts by their SHA-256.
 
-A share is one file: a line that says what it is, the signed notice, and the ciphertext. Both halves
-of a round must name the same hospitals with the same notices. Each is uniform by itself; together
-they are the noisy sum over those hospitals.
+A share is one file: a line with its format, the signed notice, and the ciphertext. Both
+aggregate shares of a round must name the same hospitals with the same notices. Each is uniform by
+itself; together they are the noisy sum over those hospitals.
 """
 
 import os
@@ -43,7 +43,7 @@ from fcforge_consortium.records.trust import Trust
 if TYPE_CHECKING:
     from fcforge_consortium.records.exchange import Exchange
 
-NUMBERS = "numbers"  # the array of a half
+NUMBERS = "numbers"  # name of the array of an aggregate share
 LOST = "Nothing was changed. Ask both aggregators which shares they have, and give a new round."
 FIRST_LINE = b"fcforge-share 1\n"
 MAX_BYTES = 320 << 20  # of 20 classes and 2,000 ROIs
@@ -52,7 +52,7 @@ WORD = np.dtype("<u8")
 
 
 def split(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two vectors of words that add up to whole numbers (d,) modulo 2^64.
+    """Split integers (d,) into two vectors of words that add up to them modulo 2^64.
 
     The first is the system's entropy, the second what is missing: each by itself is uniform.
     """
@@ -62,12 +62,12 @@ def split(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def added(words: Sequence[np.ndarray]) -> np.ndarray:
-    """Sum (d,) of vectors of words modulo 2^64, as words."""
+    """Return the sum (d,) of vectors of words modulo 2^64."""
     return np.stack(words).sum(0, dtype=WORD)
 
 
 def signed_numbers(words: np.ndarray) -> np.ndarray:
-    """Words (d,) as the whole numbers from -2^63 to 2^63 - 1 that they stand for."""
+    """Return words (d,) as integers from -2^63 to 2^63 - 1."""
     return words.view("<i8").astype(np.int64)
 
 
@@ -105,7 +105,7 @@ def seal(
     start: str,
     place: tuple[str, str],
 ) -> dict[str, bytes]:
-    """Ciphertexts by the names of the two aggregators.
+    """Encrypt the two shares of a hospital; return ciphertexts by aggregator.
 
     Parameters
     ----------
@@ -132,7 +132,26 @@ def seal(
 
 
 def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.ndarray:
-    """The words (size,) of a share; `ExchangeError` where it is for another place or key."""
+    """Decrypt a share.
+
+    Parameters
+    ----------
+    share : Share
+    start : str
+        Id of the base model.
+    key : X25519PrivateKey
+    size : int
+        Expected number of words.
+
+    Returns
+    -------
+    ndarray of uint64, shape (size,)
+
+    Raises
+    ------
+    ExchangeError
+        If the share was encrypted for another round, hospital, base model or key.
+    """
     notice = share.notice
     bound = _bound(start, (notice.round, notice.site), share.aggregator)
     try:
@@ -153,14 +172,22 @@ def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.nda
 
 
 def _bound(start: str, place: tuple[str, str], aggregator: str) -> bytes:
-    """What a ciphertext is good for, and nothing else (the info of HPKE)."""
+    """Return the context that a ciphertext is bound to (the info of HPKE)."""
     return canonical(["fcforge share 1", start, *place, aggregator])
 
 
 def read_share(path: str | Path, trust: Trust | None = None) -> Share:
-    """A share from a file: its notice checked and signed, its ciphertext as it was signed for.
+    """Read a share and check its signed notice and its ciphertext.
 
-    With `trust`, the notice must be signed by whom it asks for.
+    Parameters
+    ----------
+    path : str or Path
+    trust : Trust, optional
+        Signatures that are required of the notice.
+
+    Returns
+    -------
+    Share
     """
     data = read_plain(path, MAX_BYTES, ExchangeError)
     with at(path, do="Nothing of it was used; ask the hospital for the file again."):
@@ -185,7 +212,7 @@ def give(
     spent: Spent,
     key: Signer,
 ) -> tuple[Notice, dict[str, bytes]]:
-    """The signed notice of what a hospital gives to a round, and its share files by aggregator.
+    """Make the signed notice of a hospital in a round, and its share files by aggregator.
 
     Parameters
     ----------
@@ -213,7 +240,7 @@ def give(
 
 
 def _two_aggregators(exchange: "Exchange", key: Signer) -> list[Aggregator]:
-    """The aggregators of a start by name; refused where they or the hospital cannot be known."""
+    """Return the two aggregators by name; raise unless base model and hospital sign."""
     aggregators = sorted(
         exchange.root.policy.aggregators, key=lambda aggregator: aggregator.name
     )
@@ -250,8 +277,8 @@ class Round(NamedTuple):
     Attributes
     ----------
     name : str
-    halves : tuple of Half
-        One, or both; sorted by aggregator.
+    aggregate_shares : tuple of AggregateShare
+        One or two, sorted by aggregator.
     """
 
     name: str
@@ -259,66 +286,83 @@ class Round(NamedTuple):
 
     @property
     def closed(self) -> bool:
-        """Whether both aggregators have published it."""
+        """Return whether both aggregators have published the round."""
         return len(self.aggregate_shares) == 2
 
     @property
     def hospitals(self) -> tuple[str, ...]:
-        """Who is in it."""
+        """Return the hospitals of the round."""
         return tuple(one.site for one in self.aggregate_shares[0].hospitals)
 
     @property
     def notices(self) -> frozenset[str]:
-        """Ids of the notices in it."""
+        """Return the ids of the notices of the round."""
         return frozenset(one.notice for one in self.aggregate_shares[0].hospitals)
 
 
 def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
-    """The rounds of an exchange by name; `ExchangeError` for halves that cannot be joined."""
+    """Return the rounds of an exchange, sorted by name.
+
+    Parameters
+    ----------
+    exchange : Exchange
+
+    Returns
+    -------
+    tuple of Round
+
+    Raises
+    ------
+    ExchangeError
+        If an aggregate share is invalid, or two of one round contradict each other.
+    """
     found: dict[str, list[AggregateShare]] = {}
     notices = {notice.id: notice for notice in exchange.of(Notice)}
-    for half in exchange.of(AggregateShare):
-        with at(half.title):
-            _check_aggregate_share(half, exchange.root.policy, notices)
-        found.setdefault(half.round, []).append(half)
-    for name, halves in found.items():
-        _check_pair(name, halves)
+    for aggregate_share in exchange.of(AggregateShare):
+        with at(aggregate_share.title):
+            _check_aggregate_share(aggregate_share, exchange.root.policy, notices)
+        found.setdefault(aggregate_share.round, []).append(aggregate_share)
+    for name, aggregate_shares in found.items():
+        _check_pair(name, aggregate_shares)
     return tuple(Round(name, tuple(found[name])) for name in sorted(found))
 
 
 def _check_aggregate_share(
-    half: AggregateShare, policy: Policy, notices: Mapping[str, Notice]
+    aggregate_share: AggregateShare, policy: Policy, notices: Mapping[str, Notice]
 ) -> None:
-    """A half is by an aggregator of the policy, of enough hospitals that gave it what it says."""
+    """Raise `ExchangeError` unless an aggregate share fits the policy and its notices."""
     known = {aggregator.name: aggregator.key for aggregator in policy.aggregators}
-    names = [one.site for one in half.hospitals]
+    names = [one.site for one in aggregate_share.hospitals]
     few = f"is of {len(names)} hospitals; the policy asks for {policy.fewest_hospitals}"
     refuse(
         {
-            "is not by the aggregator's key in the policy": half.key
-            != known.get(half.site),
+            "is not by the aggregator's key in the policy": aggregate_share.key
+            != known.get(aggregate_share.site),
             "names a hospital twice, or not in order": names != sorted(set(names)),
             few: len(names) < policy.fewest_hospitals,
         }
     )
-    for one in half.hospitals:
+    for one in aggregate_share.hospitals:
         notice = notices.get(one.notice)
-        if notice is None or (notice.site, notice.round) != (one.site, half.round):
+        if notice is None or (notice.site, notice.round) != (
+            one.site,
+            aggregate_share.round,
+        ):
             raise ExchangeError(f"names a notice of '{one.site}' that is not there.")
         gave = {given.aggregator: given.sha256 for given in notice.shares}
-        if gave.get(half.site) != one.share:
+        if gave.get(aggregate_share.site) != one.share:
             raise ExchangeError(f"adds a share that '{one.site}' did not give.")
-        if notice.budget != half.budget:
+        if notice.budget != aggregate_share.budget:
             raise ExchangeError(f"has another budget than '{one.site}' gave its for.")
         spent = None if notice.mechanism == "none" else notice.spent_epsilon
         with at(f"'{one.site}'", kind=ExchangeError):
             policy.require_budget(spent, notice.spent_delta)
 
 
-def _check_pair(name: str, halves: list[AggregateShare]) -> None:
-    """Both halves are of the same hospitals, notices and budget, by different aggregators."""
-    first = halves[0]
-    for other in halves[1:]:
+def _check_pair(name: str, aggregate_shares: list[AggregateShare]) -> None:
+    """Raise `ExchangeError` unless both aggregate shares have the same hospitals and noise."""
+    first = aggregate_shares[0]
+    for other in aggregate_shares[1:]:
         with at(f"round '{name}'", do=LOST):
             if other.site == first.site:
                 raise ExchangeError(
@@ -327,8 +371,10 @@ def _check_pair(name: str, halves: list[AggregateShare]) -> None:
             mine = {(one.site, one.notice) for one in first.hospitals}
             theirs = {(one.site, one.notice) for one in other.hospitals}
             for site, _ in sorted(mine ^ theirs):
-                what = f"the halves have different shares of '{site}'"
+                what = f"the aggregate shares have different shares of '{site}'"
                 raise ExchangeError(f"{what}, or only one has any.")
             for name in ("budget", "grid", "variance"):
                 if getattr(first, name) != getattr(other, name):
-                    raise ExchangeError(f"the halves have different noise ({name}).")
+                    raise ExchangeError(
+                        f"the aggregate shares have different noise ({name})."
+                    )
