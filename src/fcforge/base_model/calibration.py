@@ -80,7 +80,14 @@ def fit_temperature(score: Array, y: Array) -> float:
 
 
 def calibrated(score: Array, temperature: float) -> Array:
-    """Return log odds (n,) of scores (n,), or log probabilities (n, K) of scores (n, c)."""
+    """Return log odds (n,) of scores (n,), or log probabilities (n, K) of scores (n, c).
+
+    Parameters
+    ----------
+    score : ndarray of shape (n,) or (n, c)
+    temperature : float
+        Divisor of the scores.
+    """
     if score.ndim == 1:
         return score / temperature
     logits = class_logits(score) / temperature

@@ -105,7 +105,7 @@ class BaseModel:
 
 
 def digest_of(arrays: Mapping[str, Array]) -> str:
-    """Return the SHA-256 over named arrays, whatever their order."""
+    """Return the SHA-256 over named arrays, which does not depend on their order."""
     hashed = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         hashed.update(f"{name}{array.shape}".encode())
@@ -155,7 +155,14 @@ def fit_base_model(
 
 
 def require_public_subjects(y: Array, columns: int = 1) -> None:
-    """Raise `DataError` if the targets y (n,) are of too few subjects for a base model."""
+    """Raise `DataError` if there are too few subjects for a base model.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Integer classes 0 to `columns`, or float numbers.
+    columns : int
+    """
     rarest = len(y)
     if y.dtype.kind != "f":
         rarest = min(int((y == k).sum()) for k in range(columns + 1))

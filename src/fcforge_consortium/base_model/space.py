@@ -189,7 +189,14 @@ class ContributionSpace:
         return self.pull * self.n_features * root / self.size**2
 
     def scaled(self, rows: Array, along: Array) -> Array:
-        """Scale rows (..., p) by direction: `along` (K + 1,) has the factor off the axes last."""
+        """Scale rows by direction.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (..., p)
+        along : ndarray of shape (K + 1,)
+            Factor along each axis, and (last) in any other direction.
+        """
         inside = (rows @ self.axes) * (along[:-1] - along[-1])
         return along[-1] * rows + inside @ self.axes.T
 
@@ -207,14 +214,30 @@ class ContributionSpace:
 
 
 def products(u: Array, residual: Array) -> Array:
-    """Return u (n, d + 1) times residuals (n,) or (n, c) as (n, c (d + 1)), column after column."""
+    """Return the products of coordinates and residuals, column after column.
+
+    Parameters
+    ----------
+    u : ndarray of shape (n, d + 1)
+    residual : ndarray of shape (n,) or (n, c)
+
+    Returns
+    -------
+    ndarray of shape (n, c (d + 1))
+    """
     by_column = residual.reshape(len(u), -1, 1)
     each = by_column * u[:, None, :]
     return each.reshape(len(u), -1)
 
 
 def field_settings(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Return the fields of a space that are settings, rounded to 24 bits."""
+    """Return the fields of a space that are settings, rounded to 24 bits.
+
+    Parameters
+    ----------
+    settings : mapping
+        As in `SpaceSettings`.
+    """
     return {
         field: rounded_number(float(settings[name]), 24)
         for field, name in FIELD_SETTINGS.items()
@@ -286,6 +309,7 @@ def fit_base_and_space(
 
 
 def _quantile_of_norms(rows: Array, quantile: float) -> float:
+    """Return a quantile of the norms of rows (n, d), rounded to 12 bits."""
     norms = np.linalg.norm(rows, axis=1)
     return rounded_number(float(np.quantile(norms, quantile)))
 

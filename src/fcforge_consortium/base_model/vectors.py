@@ -62,7 +62,7 @@ from fcforge_consortium.privacy.noise import (
 COUNT = 2**18  # units that one subject adds to the last number
 SENSITIVITY = math.sqrt(UNIT**2 + COUNT**2)  # L2 norm of adding or removing one subject
 REPLACED = 2 * UNIT  # L2 norm of replacing one subject
-DOSES = 2  # aggregators, each of whom adds the noise of a whole round
+DOSES = 2  # aggregators, each of which adds a full dose of noise to a round
 BELOW_UNIT = 1 - 1e-9  # keeps float rounding from lifting a norm above the unit
 
 
@@ -102,7 +102,7 @@ def rows_of_residuals(space: ContributionSpace, u: Array, residual: Array) -> Ar
     """
     moved = products(u, np.clip(residual, -RESIDUAL, RESIDUAL) / space.grid)
     if not np.isfinite(moved).all():  # cast to an integer it would be -2^63
-        raise DataError("a scan and the base model give numbers that are not finite.")
+        raise DataError("the vector of a scan is not finite in this base model.")
     norm = np.linalg.norm(moved, axis=1, keepdims=True)
     factor = np.minimum(UNIT * BELOW_UNIT / np.maximum(norm, 1e-30), 1.0)
     cut = np.trunc(moved * factor)
@@ -118,12 +118,12 @@ def noise_units(epsilon: float | None, delta: float = DELTA, size: int = 0) -> i
     epsilon : float or None
     delta : float
     size : int
-        Numbers of the contribution, which decide what the integer grid costs.
+        Length of the contribution, on which the cost of the integer grid depends.
 
     Raises
     ------
     ConfigError
-        If the budget asks for more noise than can be drawn.
+        If the budget needs more noise than can be drawn.
     """
     if epsilon is None:
         return 0
@@ -133,8 +133,8 @@ def noise_units(epsilon: float | None, delta: float = DELTA, size: int = 0) -> i
         units = math.ceil(sigma_for(epsilon, delta, cost) * SENSITIVITY)
     if units > MOST_SIGMA:
         raise ConfigError(
-            f"epsilon {epsilon:g} and delta {delta:g} ask for more noise than can be drawn.",
-            do="Choose a larger epsilon; nobody was charged.",
+            f"epsilon {epsilon:g} and delta {delta:g} need more noise than can be drawn.",
+            do="Choose a larger epsilon. No budget was spent.",
         )
     return units
 

@@ -31,7 +31,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         commands.audit,
     ),
 }
-# Commands that once stood at the top level, and their place now.
+# Present commands by former names, which stood at the top level.
 MOVED = {
     "start": "base-model",
     "learn": "contribute`, or `fcforge consortium chain",

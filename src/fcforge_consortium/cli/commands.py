@@ -132,6 +132,7 @@ def _ask(request: requests.ContinueRequest) -> "Callable[[Exchange], None]":
 
 
 def _warn(text: str) -> None:
+    """Print a warning to stderr."""
     say(text, style="yellow")
 
 
@@ -212,14 +213,14 @@ def predict(request: requests.PredictRequest) -> int:
         rows = prediction.predict(opened, request.scans, request.kind, own)
     say(prediction_text(rows))
     written = prediction.as_json if request.as_json else prediction.as_csv
-    _put(written(rows, opened).rstrip(), request.out)
+    _print_or_write(written(rows, opened).rstrip(), request.out)
     if request.explain is not None:
         _explain(request, request.explain, opened, rows)
     return 0 if any(row.status == prediction.OK for row in rows) else 1
 
 
-def _put(text: str, out: Path | None) -> None:
-    """Print a result, or write it where its owner alone can read it."""
+def _print_or_write(text: str, out: Path | None) -> None:
+    """Print a result, or write it to a file that its owner alone can read."""
     if out is None:
         print(text)
     else:
@@ -232,6 +233,17 @@ def _explain(
     opened: "Exchange",
     rows: "list[Prediction]",
 ) -> None:
+    """Explain the predictions of scans and write the page and the table of edges.
+
+    Parameters
+    ----------
+    request : PredictRequest
+    folder : Path
+        Folder to write.
+    opened : Exchange
+        The file whose model predicted.
+    rows : list of Prediction
+    """
     from fcforge.imaging.atlas import load_atlas
     from fcforge.report.explaining import write_explanation
     from fcforge_consortium.contributions.prediction import explain_scans
@@ -276,6 +288,7 @@ def inspect(request: requests.InspectRequest) -> None:
 
 
 def _inspect_whole(request: requests.InspectRequest, trust: "Trust") -> None:
+    """Print the description of a whole consortium file, and write its page if one is requested."""
     from fcforge.report.text import json_text
     from fcforge_consortium.records.exchange import open_exchange
     from fcforge_consortium.report.describe import describe

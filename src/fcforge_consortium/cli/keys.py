@@ -18,6 +18,7 @@ Protect = Annotated[bool, Option("--passphrase", help="Ask for a passphrase.")]
 
 
 def _passphrase(asked: bool) -> str:
+    """Return a passphrase typed twice at the terminal, or an empty one if none is wanted."""
     if not asked:
         return ""
     return typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)

@@ -51,8 +51,8 @@ class SumNoise(Checked):
     epsilon, delta : float
         Budget of each subject (add or remove one).
     noise : {"secret", "seeded"}
-        "seeded" makes experiments repeatable and protects nobody: who knows the seed subtracts the
-        noise.
+        "seeded" makes experiments repeatable and protects nobody: anybody who knows the seed can
+        subtract the noise.
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
@@ -71,7 +71,15 @@ class SumNoise(Checked):
         return noise_units(self.limit, self.delta)
 
     def drawn(self, size: int, doses: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw several doses of noise (size,) in whole units."""
+        """Draw the sum of several doses of noise (size,) in whole units.
+
+        Parameters
+        ----------
+        size : int
+        doses : int
+        rng : numpy Generator
+            Used for seeded noise alone.
+        """
         total = np.zeros(size, dtype=np.int64)
         for _ in range(doses if self.units else 0):
             total = total + experiment_noise(self.noise, self.units, size, rng)
@@ -79,7 +87,15 @@ class SumNoise(Checked):
 
 
 def exact_contribution(space: ContributionSpace, fc: Tensor, y: Tensor) -> np.ndarray:
-    """Return the exact contribution (m,) of a site's subjects, in whole units."""
+    """Return the exact contribution (m,) of a site's subjects, in whole units.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    fc : Tensor of shape (n, R, R)
+    y : Tensor of shape (n,)
+        Diagnoses.
+    """
     features = log_features(fc.cpu().numpy(), space.base.shrink)
     return contribution_rows(space, features, y.cpu().numpy()).sum(0)
 
@@ -119,9 +135,9 @@ class Released(SumNoise, Generator):
     def learn(self, batch: FCBatch, rng: RNG) -> ReleasedState:
         """Return the contribution of the site."""
         seed = int(torch.randint(2**63 - 1, (), generator=rng))
-        own = np.random.default_rng(seed)
+        noise_rng = np.random.default_rng(seed)
         numbers = exact_contribution(self.space, batch.fc, batch.y)
-        numbers = numbers + self.drawn(len(numbers), 1, own)
+        numbers = numbers + self.drawn(len(numbers), 1, noise_rng)
         return ReleasedState(torch.from_numpy(numbers))
 
     @property

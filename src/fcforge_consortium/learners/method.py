@@ -167,18 +167,18 @@ class ForgeRelease(SumNoise, PublicHead):
         space = self.space(site.public.subjects)
         numbers = exact_contribution(space, site.fc, site.y)
         if self.form == "local":
-            own = numpy_rng(site.seed, "release", site.name)
-            numbers = numbers + self.drawn(len(numbers), 1, own)
+            rng = numpy_rng(site.seed, "release", site.name)
+            numbers = numbers + self.drawn(len(numbers), 1, rng)
         before = lane.state.total
         total = before + torch.from_numpy(numbers).to(before)
-        counted = lane.state.sites + 1.0
-        count = int(counted)
+        sites = lane.state.sites + 1.0
+        count = int(sites)
         noisy = total.cpu().numpy()
         doses = count
         if self.form == "sum":
             doses = vectors.DOSES
-            together = numpy_rng(site.seed, "round", count)
-            noisy = noisy + self.drawn(len(noisy), doses, together)
+            rng = numpy_rng(site.seed, "round", count)
+            noisy = noisy + self.drawn(len(noisy), doses, rng)
         beta = vectors.solve(space, noisy, float(doses * self.units**2), count)
         params = model_params(space, beta, total.device, model.n_outputs)
-        return lane._replace(params=params, state=SumState(total, counted))
+        return lane._replace(params=params, state=SumState(total, sites))

@@ -1,8 +1,8 @@
 """Attack a hospital's own contribution or chain step; the result stays at home.
 
-An audit that took members for outsiders would find nothing and look reassuring, so the ledger must
-prove that the audited people are those who were learned. Its rows are statistics of real people
-without noise, so nothing of an audit enters a shared file.
+An audit that took members for outsiders would detect no leak, so the ledger must prove that the
+audited people are those who were learned. The rows of an audit are statistics of real people without
+noise, so an audit never enters a shared file.
 """
 
 from pathlib import Path

@@ -67,7 +67,11 @@ def published_people(name: str) -> Path:
     Raises
     ------
     DataError
-        If somebody could not be fetched; the others are kept for the next attempt.
+        If the scans of some people could not be fetched; the others are kept for the next attempt.
+
+    Returns
+    -------
+    Path
     """
     source = look_up("published base model", name, BASE_MODELS)
     place = cache_folder() / f"{source.data}.npz"
@@ -145,7 +149,7 @@ def published_base_model(
         cohort = load_folder(published_people(name))
         opened = make_base_model(cohort, policy=POLICY, plan=records.Plan(epsilon=None))
         exchange.save(opened, place)
-    one_file = "all hospitals of a consortium use one file and compare its id."
+    one_file = "all hospitals of a consortium must use one file and compare its id."
     if not source.arrays:
         warn(f"no SHA-256 of '{name}' is published: {one_file}")
     elif opened.root.payload != source.arrays:

@@ -15,7 +15,7 @@ from fcforge_consortium.records.trust import Trust
 
 
 def merge_files(request: MergeRequest) -> Exchange:
-    """Write the union of files: whole consortium files and single records, in any order."""
+    """Write the union of whole consortium files and single records, in any order, and return it."""
     merged = exchange.union_of(request.files, Trust.asked(request))
     exchange.save(merged, request.out)
     return merged

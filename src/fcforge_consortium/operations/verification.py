@@ -1,4 +1,4 @@
-"""`fcforge consortium verify`: what was checked in a file, and whether all is here that somebody has seen."""
+"""Verification of a file: integrity, signatures, model, and completeness of known records."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +14,21 @@ from fcforge_consortium.records.kinds import Withdrawal
 from fcforge_consortium.records.trust import Trust
 
 EXPECTED = "expected records"
-ZIP = b"PK"  # how an exchange file begins, and a private record does not
+ZIP = b"PK"  # first bytes of a consortium file, but not of a ledger
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was verified."""
+    """The result of one check.
+
+    Attributes
+    ----------
+    name : str
+        Subject of the check: the file, a record, the signatures, the model.
+    ok : bool
+    detail : str
+        What was found.
+    """
 
     name: str
     ok: bool
@@ -36,13 +45,17 @@ def verify(
     path : path
     trust : Trust
     expect : path, optional
-        What somebody has seen and must be here: a private record, or an earlier file.
+        A ledger or an earlier file, whose records must be in this file or withdrawn.
+
+    Returns
+    -------
+    list of Check
     """
     try:
         contents = archive.read(path)
         lines = key_lines(contents.records)
         whole = any(record.is_root for record in contents.records)
-        found = opened(contents) if whole else None
+        exchange = opened(contents) if whole else None
     except ExchangeError as error:
         where = error.where.removeprefix(str(path)).removeprefix(": ")
         return [Check("file", False, f"{where}: {error.what}" if where else error.what)]
@@ -50,25 +63,34 @@ def verify(
     for record in contents.records:
         with _failing(checks, record.title):
             trust.require(record, lines[record.site])
-            said = f"signed by key {trust.keyring.label(record.key)}"
-            bare = "not signed: anybody can have made it"
-            checks.append(Check(record.title, True, said if record.key else bare))
+            signed = f"signed by key {trust.keyring.label(record.key)}"
+            unsigned = "not signed: anybody can have made it"
+            detail = signed if record.key else unsigned
+            checks.append(Check(record.title, True, detail))
     with _failing(checks, "signatures"):
         trust.require_signed(contents.records)
-    if found is None:
-        said = "single records without a root: merge them with the exchange's file"
-        checks.append(Check("parcel", expect is None, said))
+    if exchange is None:
+        detail = "single records without a root: merge them with the whole file"
+        checks.append(Check("parcel", expect is None, detail))
         return checks
-    checks.append(Check("model", True, found.model.summary()))
+    checks.append(Check("model", True, exchange.model.summary()))
     if expect is not None:
         with _failing(checks, EXPECTED):
-            checks.append(Check(EXPECTED, True, _expected(found, expect)))
+            checks.append(Check(EXPECTED, True, _expected(exchange, expect)))
     return checks
 
 
 @contextmanager
 def _failing(checks: list[Check], name: str) -> Iterator[None]:
-    """Turn an error of the block into a failed check, unless it is about another file."""
+    """Turn an error of the block into a failed check, unless it is about another file.
+
+    Parameters
+    ----------
+    checks : list of Check
+        Gets the failed check.
+    name : str
+        Name of the check.
+    """
     try:
         yield
     except ExchangeError as error:
@@ -77,48 +99,71 @@ def _failing(checks: list[Check], name: str) -> Iterator[None]:
         checks.append(Check(name, False, error.what))
 
 
-def _expected(found: Exchange, expect: str | Path) -> str:
-    """Return a summary if every known record is here or was withdrawn by its author; else raise."""
-    here = {record.id for record in found.everything}
-    seen, excused = _seen(expect, found)
-    lost = [title for one, title in seen.items() if one not in here | excused]
-    if lost:
-        some = ", ".join(lost[:5])
-        raise ExchangeError(f"{len(lost)} that you have seen are missing: {some}")
-    said = f"all {len(seen)} are here or withdrawn"
-    if not here >= seen.keys():
-        by = ", ".join(sorted({w.site for w in found.of(Withdrawal)}))
-        said += f" ({len(seen.keys() - here)}, by {by}: ask whether they did)"
-    return said
+def _expected(exchange: Exchange, expect: str | Path) -> str:
+    """Return a summary if every known record is present or was withdrawn by its author.
 
+    Parameters
+    ----------
+    exchange : Exchange
+    expect : path
+        A ledger or an earlier file.
 
-def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
-    """Return known records by id, and the ids of those that may be missing.
-
-    An earlier file has the records, so that only what withdrawals by their own authors take is
-    excused. A private record has ids alone: what a withdrawal says that went with it is excused,
-    but what the hospital itself gave only by the hospital's withdrawal.
+    Raises
+    ------
+    ExchangeError
+        If a known record is missing.
     """
-    withdrawals = found.of(Withdrawal)
+    present = {record.id for record in exchange.everything}
+    known, excused = _known_records(expect, exchange)
+    lost = [title for id_, title in known.items() if id_ not in present | excused]
+    if lost:
+        first = ", ".join(lost[:5])
+        raise ExchangeError(f"{len(lost)} records known before are missing: {first}")
+    summary = f"all {len(known)} are here or withdrawn"
+    withdrawn = known.keys() - present
+    if withdrawn:
+        authors = ", ".join(sorted({w.site for w in exchange.of(Withdrawal)}))
+        summary += f" ({len(withdrawn)}, by {authors}: ask whether they did)"
+    return summary
+
+
+def _known_records(
+    path: str | Path, exchange: Exchange
+) -> tuple[dict[str, str], set[str]]:
+    """Return titles of known records by id, and the ids of those that may be missing.
+
+    An earlier file has whole records: one may be missing only if a withdrawal by its own author
+    takes it. A ledger has ids alone: one may be missing if a withdrawal lists it, and the hospital's
+    own contributions only if the hospital itself withdrew them.
+
+    Parameters
+    ----------
+    path : path
+        A ledger or an earlier file.
+    exchange : Exchange
+        The file that is verified.
+    """
+    withdrawals = exchange.of(Withdrawal)
     with at(path, do=archive.ASK_AGAIN):
         data = read_plain(path, archive.MAX_BYTES, ExchangeError)
         earlier = archive.unpack(data).records if data.startswith(ZIP) else ()
     if earlier:
-        seen = {record.id: record for record in earlier}
-        every = seen | {one.id: one for one in withdrawals}
-        key_lines([*seen.values(), *found.everything])
-        titles = {one: record.title for one, record in seen.items()}
+        records = {record.id: record for record in earlier}
+        every = records | {one.id: one for one in withdrawals}
+        key_lines([*records.values(), *exchange.everything])
+        titles = {one: record.title for one, record in records.items()}
         return titles, removed_ids(every.values())
-    known = {(record.site, record.committed) for record in found.records}
+    accounted = {(record.site, record.committed) for record in exchange.records}
     for withdrawal in withdrawals:
-        known |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}
+        accounted |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}
     titles = {}
     for receipt in Ledger.read(path).receipts:
-        if found.root.id in receipt.seen:
-            titles |= {one: f"record {one[:12]}" for one in receipt.seen}
-            if (receipt.site, receipt.commitment) not in known:
-                what = f"what '{receipt.site}' gave as {receipt.number}"
-                titles[receipt.commitment] = what
+        if exchange.root.id in receipt.seen:
+            titles |= {id_: f"record {id_[:12]}" for id_ in receipt.seen}
+            if (receipt.site, receipt.commitment) not in accounted:
+                title = f"contribution {receipt.number} of '{receipt.site}'"
+                titles[receipt.commitment] = title
     if not titles:
-        raise ExchangeError("has seen nothing of this exchange.", where=path)
-    return titles, {one for w in withdrawals for one in w.gone}
+        what = "the ledger has no entry about this file or its base model."
+        raise ExchangeError(what, where=path)
+    return titles, {id_ for withdrawal in withdrawals for id_ in withdrawal.gone}

@@ -43,12 +43,12 @@ GAIN_MEASURE = {
 SETTINGS_WORDS = {
     "axes": "directions with full weight in a contribution",
     "gamma": "weight of all other directions",
-    "directions": "directions told apart",
+    "directions": "directions with a variance of their own",
     "even": "shrinkage of variances towards equal ones",
     "shrink": "shrinkage of FC towards the identity",
     "penalty": "ridge penalty of the base model per feature",
     "pull": "pull towards the base model",
-    "clip": "quantile at which a person's part is clipped",
+    "clip": "quantile at which the vector of a person is clipped",
 }
 
 
@@ -57,7 +57,7 @@ def describe_contributions(model: ContributionModel) -> Description:
 
     Parameters
     ----------
-    model : Releases
+    model : ContributionModel
 
     Returns
     -------
@@ -91,7 +91,7 @@ def _travels(model: ContributionModel, exact: list[str]) -> Answer:
 
     Parameters
     ----------
-    model : Releases
+    model : ContributionModel
     exact : list of str
         Sites whose contributions have no noise.
     """
@@ -117,8 +117,8 @@ def works(expected: ExpectedQuality) -> Answer:
 
     Parameters
     ----------
-    expected : Expected
-        Measured when the base model was made.
+    expected : ExpectedQuality
+        Metrics from when the base model was made.
     """
     more = (
         f"Measured on {expected.people} people at public sites it has not seen. Each hospital "
@@ -149,7 +149,7 @@ def attacked(model: ContributionModel, exact: list[str]) -> Answer:
 
     Parameters
     ----------
-    model : Releases
+    model : ContributionModel
     exact : list of str
         Sites whose contributions have no noise.
     """
@@ -189,7 +189,11 @@ def _hospitals(model: ContributionModel) -> PlainTable:
         counts = [model.head_count(given) for given in parts]
         spread = NORMAL_95 * sum(sd**2 for _, sd in counts) ** 0.5
         about = f"about {sum(n for n, _ in counts):.0f} ± {spread:.0f}"
-        flag = "more one-sided than real people are: ask" if name in outliers else ""
+        flag = (
+            "more one-sided than real people: ask the hospital"
+            if name in outliers
+            else ""
+        )
         rows.append((name, about, f"{moved[name]:.3f}", flag))
     output = "log odds" if model.target.classes else "the number"
     scaled = "" if model.target.classes else "; its limits are -1 and +1"

@@ -445,7 +445,7 @@ def test_nobody_excuses_that_a_record_of_another_is_missing(tmp_path):
     dropped = save(forged, tmp_path / "dropped.fcx")
     for expect, named in (
         (seen, "contribution 1 of 'NYU'"),
-        (private.path, "what 'NYU'"),
+        (private.path, "contribution 1 of 'NYU'"),
     ):
         last = verify(dropped, Trust(), expect)[-1]
         assert not last.ok
