@@ -9,11 +9,20 @@ ROOT = Path(__file__).parents[1]
 SRC, TESTS = ROOT / "src", ROOT / "tests"
 
 SPANNING = {  # test files of no single module, and why
+    "acceptance/test_forge_prevents_forgetting.py": "the whole system on one world",
+    "cli/test_commands.py": "every command and its help",
+    "consortium/operations/test_operations.py": "operations on files, one after another",
+    "consortium/operations/test_options.py": "every option of every consortium command",
+    "estimator/test_forge.py": "FORGE through the scikit-learn interface",
+    "estimator/test_parameters.py": "constructor parameters of every estimator",
+    "generators/fcm_vae/test_generator.py": "the three variants of FCM-VAE as generators",
+    "generators/fcm_vae/test_network.py": "the network of the three variants",
+    "generators/fcm_vae/test_settings.py": "the settings of the three variants",
+    "methods/test_own_network.py": "methods on any torch.nn.Module",
+    "report/test_rendering.py": "templates, figures and text of pages",
     "estimator/test_explaining.py": "edges that moved a decision, and their stability",
-    "cli/test_imaging.py": "fc and preprocess as they are typed",
     "consortium/cli/test_round.py": "a round as hospitals and aggregators type it",
     "consortium/aggregation/test_round_files.py": "a round from shares to its sum, in files",
-    "consortium/test_public_starts.py": "starts by name, from fetching to the file",
     "consortium/test_no_subject_inside.py": "bytes of a chain of every method",
     "consortium/test_two_hospitals.py": "two folders, two processes, one file",
     "consortium/test_targets.py": "three classes and a number from start to prediction",

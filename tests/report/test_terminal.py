@@ -154,7 +154,7 @@ def test_what_was_found_and_what_is_spent():
     lines = step_text(done).splitlines()
     n = int(done.before["people"])
     assert lines[0].startswith(f"site '{sites()[2]}': {n} people. The model that came")
-    assert lines[-2].startswith(f"release 1 of '{sites()[2]}': ")
+    assert lines[-2].startswith(f"contribution 1 of '{sites()[2]}': ")
     assert lines[-1] == "Each person spends epsilon 1 (delta 1e-06)."
     worse = replace(done, before={**done.before, "auroc": 0.4})
     assert "WARNING: that is below chance" in step_text(worse)
