@@ -186,7 +186,7 @@ def test_the_own_threshold_of_a_hospital(world, tmp_path):
     chain = world / site / "chain.private"
     refused(
         consortium("predict", world / "c2.fcx", data, "--ledger", chain),
-        "holds no threshold",
+        "does not hold a threshold",
     )
 
 
