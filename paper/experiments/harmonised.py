@@ -18,12 +18,12 @@ def none() -> GridSearchCV:
 
 
 def demean() -> Pipeline:
-    """The same on edges whose means are alike at all sites."""
+    """Return the same on edges whose means are alike at all sites."""
     return _harmonised("demean")
 
 
 def combat() -> Pipeline:
-    """The same on edges after ComBat."""
+    """Return the same on edges after ComBat."""
     return _harmonised("combat")
 
 

@@ -46,7 +46,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What `__all__` names, from its own module."""
+    """Import a public name from the module that defines it."""
     if name not in __all__:
         raise AttributeError(f"module 'fcforge' has no attribute '{name}'")
     return getattr(import_module(_HOMES.get(name, "fcforge.estimator")), name)
