@@ -5,9 +5,10 @@ from itertools import permutations
 import numpy as np
 
 from fcforge.core.component import Component
+from fcforge.core.leaks import Leaks
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResult
-from fcforge.core.spec import Leaks, LearnerSpec, RunSpec, Training
+from fcforge.core.spec import LearnerSpec, RunSpec, Training
 
 SITES = ("NYU", "UM", "USM", "UCLA")
 

@@ -9,8 +9,9 @@ import torch
 from fake_runs import run
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, FCForgeError, SealedError
+from fcforge.core.leaks import Leaks
 from fcforge.core.names import unknown_name
-from fcforge.core.spec import Leaks, LearnerSpec, RunSpec, Training
+from fcforge.core.spec import LearnerSpec, RunSpec, Training
 from fcforge.core.subjects import FCBatch
 from fcforge.core.target import Target, strata
 

@@ -13,7 +13,8 @@ from sklearn.linear_model import RidgeClassifier
 import small_world
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
-from fcforge.core.spec import Leaks, LearnerSpec, Training
+from fcforge.core.leaks import Leaks
+from fcforge.core.spec import LearnerSpec, Training
 from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
 from fcforge.evaluation import tuning

@@ -8,8 +8,9 @@ import pytest
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
+from fcforge.core.leaks import Leaks
 from fcforge.core.settings import build, override
-from fcforge.core.spec import BaseModelSpec, Leaks, LearnerSpec, Training
+from fcforge.core.spec import BaseModelSpec, LearnerSpec, Training
 from fcforge.experiments.config import Experiment, load_experiment, parse_experiment
 from fcforge.experiments.run_keys import run_key
 from fcforge.generators import GENERATORS

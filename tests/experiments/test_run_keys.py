@@ -14,8 +14,9 @@ import pytest
 from fcforge.base_model.model import BaseModelSettings
 from fcforge.core.component import Component
 from fcforge.core.identity import defaults_of, digest, identity, settings_identity
+from fcforge.core.leaks import Leaks
 from fcforge.core.settings import Checked
-from fcforge.core.spec import BaseModelSpec, Leaks, LearnerSpec, RunSpec, Training
+from fcforge.core.spec import BaseModelSpec, LearnerSpec, RunSpec, Training
 from fcforge.experiments import run_keys
 from fcforge.experiments.pipelines import Pipeline
 from fcforge.experiments.run_keys import keys_of_specs, run_key

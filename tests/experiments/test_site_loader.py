@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fcforge.core.errors import SealedError
-from fcforge.core.spec import Leaks, RunSpec, Training
+from fcforge.core.leaks import Leaks
+from fcforge.core.spec import RunSpec, Training
 from fcforge.core.subjects import FCBatch, Site
 from fcforge.data.splits import make_sites
 from fcforge.experiments.site_loader import SiteLoader

@@ -9,7 +9,8 @@ import torch
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, FCForgeError
-from fcforge.core.spec import Conditions, Leaks, LearnerSpec, Training
+from fcforge.core.leaks import Leaks
+from fcforge.core.spec import Conditions, LearnerSpec, Training
 from fcforge.data.splits import make_sites
 from fcforge.experiments.plan import Work
 from fcforge.experiments.site_loader import synthetic_name

@@ -6,7 +6,8 @@ import pytest
 
 from fake_runs import fake_learner
 from fcforge.core.component import Component
-from fcforge.core.spec import BaseModelSpec, Leaks, LearnerSpec, Training
+from fcforge.core.leaks import Leaks
+from fcforge.core.spec import BaseModelSpec, LearnerSpec, Training
 from fcforge.experiments.site_thresholds import OWN
 from fcforge.report.methods_text import methods_paragraphs
 

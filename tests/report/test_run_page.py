@@ -16,7 +16,7 @@ from rich.console import Console
 from fake_runs import KEEPS, fake_experiment, fake_learner, run
 from fcforge.core.errors import DataError
 from fcforge.core.formatting import bracket, number
-from fcforge.core.spec import Leaks
+from fcforge.core.leaks import Leaks
 from fcforge.evaluation.majority import WORDS
 from fcforge.evaluation.resampling import means, per_site
 from fcforge.evaluation.tables import results_rows as table_rows

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fake_runs import fake_learner
-from fcforge.core.spec import Leaks
+from fcforge.core.leaks import Leaks
 from fcforge.evaluation.comparison import compare
 from fcforge.evaluation.majority import with_majority
 from fcforge.evaluation.tables import by_learner, results_rows

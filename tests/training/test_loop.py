@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from fcforge.core.component import Component
 from fcforge.core.errors import SealedError
+from fcforge.core.leaks import Leaks
 from fcforge.core.randomness import torch_rng
-from fcforge.core.spec import Leaks, Training
+from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
 from fcforge.data.splits import make_sites
 from fcforge.experiments import trainer as trainer_module

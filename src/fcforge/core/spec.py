@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
+from fcforge.core.leaks import Leaks
 from fcforge.core.settings import (
     FRACTION,
     SHARE_BELOW_ONE,
@@ -20,20 +21,6 @@ from fcforge.core.settings import (
 
 Protocol = Literal["strict", "paper"]
 FOLDS = Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")
-
-
-@dataclass(frozen=True)
-class Leaks(Checked):
-    """The three ways the authors' code lets test data in; all off unless measured on purpose."""
-
-    kind: ClassVar[str] = "leaks"
-    select_on_test: bool = False
-    context_on_test: bool = False
-    generator_sees_test: bool = False
-
-    def active(self) -> tuple[str, ...]:
-        """Return the names of the switches that are on."""
-        return tuple(k for k, v in asdict(self).items() if v)
 
 
 @limits(

@@ -170,7 +170,7 @@ def simulate_calibrated(
 def layouts() -> dict[str, tuple[SiteLayout, ...]]:
     """Return the sites of each layout, those of the paper's data sets."""
     found: dict[str, tuple[SiteLayout, ...]] = {}
-    for row in read_table(Path(__file__).with_name("layouts.tsv")):
+    for row in read_table(Path(__file__).with_name("simulated_layouts.tsv")):
         layout, name, *numbers = row.values()
         site = SiteLayout(name, *map(int, numbers[:3]), *map(float, numbers[3:]))
         found[layout] = (*found.get(layout, ()), site)

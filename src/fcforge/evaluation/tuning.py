@@ -24,9 +24,10 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.files import write_text
 from fcforge.core.identity import identity
+from fcforge.core.leaks import Leaks
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResults
-from fcforge.core.spec import Leaks, LearnerSpec
+from fcforge.core.spec import LearnerSpec
 from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort, write_people
 from fcforge.data.datasets import load_dataset

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
+from fcforge.core.leaks import Leaks
 from fcforge.core.names import check_names, look_up
 from fcforge.core.settings import (
     Bound,
@@ -23,7 +24,6 @@ from fcforge.core.spec import (
     FOLDS,
     BaseModelSpec,
     Conditions,
-    Leaks,
     LearnerSpec,
     RunSpec,
     Training,

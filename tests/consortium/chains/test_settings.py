@@ -8,7 +8,8 @@ from small_chains import cohort, settings
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, ExchangeError
-from fcforge.core.spec import Leaks, LearnerSpec, Training
+from fcforge.core.leaks import Leaks
+from fcforge.core.spec import LearnerSpec, Training
 from fcforge.experiments.config import Experiment
 from fcforge_consortium.chains.settings import ChainSettings, first_settings
 from fcforge_consortium.records.canonical import canonical
