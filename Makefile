@@ -55,7 +55,7 @@ tables: $(VENV)/.core
 
 # Other CPUs round differently, and no test may hang on it: the contracts that a rounded sum could
 # decide, once without vector units and once with MKL's common order of sums.
-ROUNDING := $(BIN)/pytest -m rounding $(addprefix tests/,exchange engine generators methods models replay)
+ROUNDING := $(BIN)/pytest -m rounding $(addprefix tests/,consortium training generators methods models replay)
 rounding: $(VENV)/.dev
 	ATEN_CPU_CAPABILITY=default $(ROUNDING) & MKL_CBWR=COMPATIBLE $(ROUNDING) && wait $$!
 
