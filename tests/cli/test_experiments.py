@@ -253,6 +253,7 @@ def test_run_prints_the_table_on_stdout_and_talks_on_stderr():
     assert "report:" not in answer.out
     assert "training:" not in answer.out
     assert sorted(p.name for p in folder.iterdir()) == [
+        ".lock",
         "experiment.json",
         "generators",
         "nodes",

@@ -131,7 +131,7 @@ def test_scans_instead_of_statistics_are_refused():
     [
         (lambda good: torch.cat([good, good]), "has shape"),
         (lambda good: good.double(), "torch.float64"),
-        (lambda good: torch.full_like(good, torch.nan), "no number"),
+        (lambda good: torch.full_like(good, torch.nan), "not finite numbers"),
         (lambda good: None, "is missing"),
     ],
 )
