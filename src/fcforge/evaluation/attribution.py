@@ -38,7 +38,7 @@ SAME = 1e-9  # eigenvalues nearer than this count as one
 
 
 class Attribution(NamedTuple):
-    """What each edge added to the score of n scans; E = R (R - 1) / 2 edges, row by row.
+    """Contribution of each edge to the scores of n scans; E = R (R - 1) / 2 edges, row by row.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ class DeletionTest:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What moved the scores of n scans; E edges of R ROIs, upper triangle row by row.
+    """Explanation of the scores of n scans by their edges; E edges of R ROIs, upper triangle row by row.
 
     ``base + contribution.sum(1)`` is `score` up to `gap`.
 
@@ -73,7 +73,7 @@ class Explanation:
     ----------
     subjects : tuple of str
     contribution, slope, fc : ndarray of shape (n, E)
-        What each edge added to the log odds; the mean gradient by its Fisher z (positive where a
+        Contribution of each edge to the log odds; the mean gradient by its Fisher z (positive where a
         stronger edge raises the score); its correlation.
     score, base : ndarray of shape (n,)
         Calibrated log odds of `positive`; those of the reference scan.
@@ -105,7 +105,7 @@ class Explanation:
 
     @property
     def gap(self) -> Array:
-        """What the contributions leave unexplained, (n,): rounding, quadrature, jumps."""
+        """Return what the contributions leave unexplained, (n,): rounding, quadrature, jumps."""
         return self.score - self.base - self.contribution.sum(1)
 
     @property

@@ -15,7 +15,7 @@ from fcforge.evaluation.resampling import pair_of
 
 # -- the references: what knows how common classes are, or the mean number, and no scan ---------
 class Wording(NamedTuple):
-    """What tables, pages and sentences call things, by kind of target.
+    """Terms of tables, pages and sentences for one kind of target.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ def in_a_row(cell: str) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in one place of a table.
+    """Cell of a table.
 
     Attributes
     ----------

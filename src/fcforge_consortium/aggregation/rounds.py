@@ -79,7 +79,7 @@ class Share(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """Of what is encrypted."""
+        """Return the SHA-256 of the encrypted content."""
         return sha256(self.sealed)
 
     @property
