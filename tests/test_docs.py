@@ -1,6 +1,7 @@
 """The documentation says what is there: tables are whole, links lead somewhere, examples run."""
 
 import ast
+import dataclasses
 import doctest
 import importlib
 import importlib.util
@@ -15,6 +16,7 @@ from fcforge.data.datasets import DATASETS
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
+from fcforge.replay.hcts import HCTS
 
 ROOT = Path(__file__).parents[1]
 DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("plot_*.py"))
@@ -319,28 +321,92 @@ SAMPLER = {  # rows of the page that are numbers of the sampler
     "shortlist, in quotas": "hcts.shortlist",
     "prior and noise, sites": "hcts.sites.prior hcts.sites.noise",
     "prior and noise, subjects": "hcts.subjects.prior hcts.subjects.noise",
+    "weight of the present in the averages": "hcts.prototype_weight",
+    "jitter added at every average": "hcts.UPDATE_JITTER",
 }
+WORDED = {  # what else differs between the samplers' classes, and the row that says so
+    "temperature": "utilities as z-scores; temperature",
+    "shares": "utilities as z-scores; temperature",
+    "floor": "split evenly",
+    "LEAST_SHARE": "split evenly",
+    "LIMITS": "limits of a site's quota",
+    "deal": "limits of a site's quota",
+    "reward": 'a reward of "nothing changed"',
+    "refresh": "a reward is credited to",
+    "draws_by_share": "a site counts",
+    "draw_slots": "a site counts",
+    "chooses_at_end": "a choice when a site ends",
+    "moments": "second moments of a choice's contexts",
+    "closeness": "closeness",
+    "averages": "class means and covariances",
+    "keeps_prototypes": "class means and covariances",
+    "sites.pooled": "weight vectors of sites",
+    "sites.belief": "belief",
+    "subjects.belief": "belief",
+    "sites": "what a bandit knows",
+    "subjects": "what a bandit knows",
+}
+
+
+def forge_table() -> list[tuple[str, ...]]:
+    """Rows of the page's table: what it is about, and the cell of each variant."""
+    text = (DOCS / "forge.md").read_text()
+    return re.findall(
+        r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE
+    )
 
 
 def test_the_settings_of_forge_are_those_of_the_code():
     forge = METHODS["forge"]
     presets = [forge.of_variant(word)() for word in ("stable", "paper", "authors")]
-    text = (DOCS / "forge.md").read_text()
-    rows = re.findall(
-        r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE
-    )
-    found = 0
-    for names, *told in rows:
+    found = []
+    for names, *told in forge_table():
         fields = SAMPLER.get(names, "").split() or re.findall(r"`(\w+)`", names)
-        found += len(fields)
+        found += fields
         for preset, cell in zip(presets, told, strict=True):
             if fields == ["lambdas"]:
                 weights = (told[0] if cell == "the same" else cell).split(" / ")
                 assert preset.weights == tuple(map(float, weights))
                 continue
             for field, value in zip(fields, cell.split(", "), strict=bool(fields)):
-                assert said(attrgetter(field)(preset)) == value, (field, cell)
-    assert found == 15
+                *path, last = field.split(".")
+                holder = attrgetter(".".join(path))(preset) if path else preset
+                now = getattr(holder, last, "none")
+                assert said(now) == value, (field, cell)
+    assert len(found) == 17
+    differing = {
+        name
+        for name in (field.name for field in dataclasses.fields(forge))
+        if len({getattr(preset, name) for preset in presets}) > 1
+    }
+    assert differing <= {*found}
+
+
+def test_the_table_of_forge_names_every_difference_of_the_samplers():
+    """Whatever a variant's sampler overrides, settings and behaviour, has a row."""
+    rows = {row[0] for row in forge_table()}
+    assert {*WORDED.values(), *SAMPLER} <= rows
+    known = {
+        name.removeprefix("hcts.") for row in SAMPLER.values() for name in row.split()
+    }
+    unsaid = {"variant", "looked"}
+    for cls in (HCTS.of_variant("paper"), HCTS.of_variant("authors")):
+        for name, value in vars(cls).items():
+            if name.startswith("__") or name in unsaid or name in known:
+                continue
+            same = getattr(HCTS, name, None) == value
+            assert same or name in WORDED, name
+    stable, paper, authors = (
+        HCTS.of_variant(word)() for word in ("stable", "paper", "authors")
+    )
+    for level in ("sites", "subjects"):
+        for field in dataclasses.fields(stable.sites):
+            values = [
+                getattr(getattr(sampler, level), field.name)
+                for sampler in (stable, paper, authors)
+            ]
+            name = f"{level}.{field.name}"
+            assert len({*values}) == 1 or name in {*WORDED, *known}, name
 
 
 def test_the_readme_examples_run_as_written(capsys):

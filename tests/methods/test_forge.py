@@ -178,8 +178,9 @@ def test_the_papers_values():
         0.05,
     )
     assert type(sampler) is PaperHCTS
-    literal = PaperBandit(10.0, 0.1, 0.98, pooled=False)
-    assert sampler.sites == sampler.subjects == literal
+    assert sampler.sites == PaperBandit(10.0, 0.1, 0.98, pooled=False)
+    assert sampler.subjects == PaperBandit(5.0, 0.15, 0.98, pooled=False)
+    assert (sampler.prototype_weight, paper.dev) == (0.2, 16)
     assert Forge(lambdas="mdd").weights == (0.30, 0.30, 0.20)
     assert Forge(lambdas="bsnip", l3=0).weights == (0.25, 0.30, 0)
 

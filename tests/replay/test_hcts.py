@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch.utils import _pytree as pytree
@@ -23,9 +24,11 @@ from fcforge.replay.hcts import (
 from fcforge.replay.selection import (
     Contexts,
     Labelled,
+    Prototypes,
     closeness,
     contexts,
     held_out_quality,
+    prototypes_of,
 )
 
 LITERAL = SAMPLERS["paper"]
@@ -137,6 +140,7 @@ def test_the_authors_code_by_hand():
     code = SAMPLERS["authors"]
     assert (code.sites.prior, code.sites.noise) == (10.0, 0.10)
     assert (code.subjects.prior, code.subjects.noise) == (5.0, 0.15)
+    assert (code.prototype_weight, code.UPDATE_JITTER) == (0.2, 1e-4)
     assert (code.temperature, code.shortlist, code.reward_scale) == (0.3, 3, 0.05)
     assert (AuthorsHCTS.LEAST_SHARE, AuthorsHCTS.LIMITS) == (0.05, (32, 128))
     state = start(code, 2)
@@ -263,3 +267,107 @@ def test_look_reads_contexts_off_the_network():
     assert float(seen.distance[0, 1, 4]) == pytest.approx(
         float((z[1] - z[4]).norm()), abs=1e-5
     )
+
+
+# -- running averages of the paper and the authors' code ---------------------------------
+def numpy_closeness(readouts, y, variant):
+    """One site's closeness at every refresh, written anew from the equations, in numpy."""
+    added = 1e-4 if variant == "authors" else 0.0  # at every update
+    averages = {}
+    for z in readouts:
+        near = np.zeros(len(y))
+        for label in set(y.tolist()):
+            own = z[y == label]
+            mean = own.mean(0)
+            eye = np.eye(z.shape[1])
+            several = len(own) > 1
+            cov = np.cov(own, rowvar=False, ddof=1) if several else 1e-4 * eye
+            if label in averages:
+                old_mean, old_cov = averages[label]
+                mean = 0.8 * old_mean + 0.2 * mean
+                cov = 0.8 * old_cov + 0.2 * cov
+            cov = cov + added * eye
+            averages[label] = (mean, cov)
+            for place in np.flatnonzero(y == label):
+                left = z[place] - mean
+                d = np.sqrt(left @ np.linalg.inv(cov + 1e-4 * eye) @ left)
+                near[place] = 1 - np.tanh(d)
+        yield near, averages
+
+
+@pytest.mark.parametrize("variant", ["paper", "authors"])
+@pytest.mark.parametrize("kinds", [(9, 6), (14, 1), (2, 13)])
+def test_closeness_follows_running_averages(variant, kinds):
+    """Two sites; the second joins after two refreshes, and starts with its own averages."""
+    sampler = SAMPLERS[variant]
+    rng = torch_rng(0, "averages")
+    y = torch.repeat_interleave(torch.arange(2), torch.tensor(kinds))
+    n = len(y)
+    drift = torch.linspace(0, 1, 5)[:, None, None, None]
+    z = 0.5 * torch.randn(5, 2, n, 3, generator=rng) + drift  # (refresh, site, n, d)
+    rows = torch.arange(2 * n).reshape(2, n)
+    held = torch.zeros(2, 1, dtype=torch.int64)
+    state = sampler.add_site(sampler.start("cpu", 2, 3), torch.tensor(BEST))
+    seen = []
+    for refresh in range(5):
+        sites = 1 if refresh < 2 else 2
+        if refresh == 2:
+            state = sampler.add_site(state, torch.tensor(BEST))
+
+        def forward(of: torch.Tensor, now: int = refresh) -> Output:
+            readout = z[now].flatten(0, 1)[of]
+            return Output(readout[:, :2], readout, {})
+
+        look_now = contexts(
+            forward,
+            Labelled(rows[:sites], y.expand(sites, n)),
+            Labelled(held[:sites], held[:sites]),
+            1,
+            sampler.closeness,
+            averages=sampler.averages(state),
+        )
+        seen.append(look_now.psi[..., 1])
+        key = torch.tensor(refresh, dtype=torch.int32)
+        state, _ = sampler.refresh(state, look_now, key, 4)
+    labels = y.numpy()
+    for site, first in ((0, 0), (1, 2)):
+        readouts = z[first:, site].numpy().astype(np.float64)
+        steps = list(numpy_closeness(readouts, labels, variant))
+        for refresh, (expected, _) in enumerate(steps, start=first):
+            ours = seen[refresh][site].numpy()
+            np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=1e-6)
+        averages = steps[-1][1]
+        for label, (mean, cov) in averages.items():
+            mine = state.prototypes
+            np.testing.assert_allclose(mine.mean[site, label], mean, rtol=1e-6)
+            np.testing.assert_allclose(
+                mine.covariance[site, label], cov, rtol=1e-6, atol=1e-9
+            )
+    # the average lags behind the drift: without it closeness would be another
+    present = sampler.closeness(z[-1, 0], y, 2).numpy()
+    assert np.abs(present - seen[-1][0].numpy()).max() > 0.05
+
+
+def test_the_jitter_of_the_authors_code_accumulates():
+    y = torch.zeros(6, dtype=torch.int64)
+    z = torch.zeros(6, 2)  # no spread at all: the covariance is the jitter
+    for variant, expected in (("paper", 0.0), ("authors", 1e-4 * (1 + 0.8 + 0.64))):
+        sampler = SAMPLERS[variant]
+        state = sampler.add_site(sampler.start("cpu", 1, 2), torch.tensor(BEST))
+        for _ in range(3):
+            found = sampler.averages(state).updated(0, prototypes_of(z, y, 1))
+            whole = Prototypes(*(part[None] for part in found))
+            state = state._replace(prototypes=whole, seen=torch.ones(1) > 0)
+        diagonal = state.prototypes.covariance[0, 0].diagonal()
+        np.testing.assert_allclose(diagonal, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_readouts_that_never_change_are_their_own_averages():
+    sampler = SAMPLERS["paper"]
+    state = sampler.add_site(sampler.start("cpu"), torch.tensor(BEST))
+    assert sampler.averages(state) is None
+    z = torch.randn(12, 3, generator=torch_rng(0, "fixed"))
+    y = (torch.arange(12) >= 5).long()
+    expected = next(numpy_closeness([z.numpy().astype(float)], y.numpy(), "paper"))[0]
+    np.testing.assert_allclose(sampler.closeness(z, y, 2), expected, rtol=1e-4)
+    assert HCTS().start("cpu", 2, 3).prototypes == ()  # the default keeps none

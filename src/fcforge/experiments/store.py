@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 META = "meta.json"
 SCORES = "scores.npz"
 LANE = "lane.safetensors"
-FORMAT = 5  # raise it when a change of code makes states or numbers of old nodes others
+FORMAT = 6  # raise it when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
 MAKE_ROOM = (

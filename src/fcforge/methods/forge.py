@@ -183,6 +183,7 @@ class Forge(SyntheticMemory, metaclass=Variants):
 class PaperForge(Forge):
     """FORGE as the paper's text has it, with the authors' numbers where the text has none."""
 
+    dev: int = 16
     sum_sites: bool = True
     sampler: Variant = "paper"
     replay: int = 64
@@ -191,6 +192,7 @@ class PaperForge(Forge):
     loss_form: Literal["mean", "sum"] = "sum"
 
     variant: ClassVar[Variant] = "paper"
+    defaults_version = 2
 
 
 @dataclass(frozen=True)
@@ -205,3 +207,4 @@ class AuthorsForge(Forge):
     refresh: int = 80
 
     variant: ClassVar[Variant] = "authors"
+    defaults_version = 2

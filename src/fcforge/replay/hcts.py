@@ -55,14 +55,14 @@ from fcforge.replay.bandit import (
     shares,
     standardised,
 )
-from fcforge.replay.selection import Contexts, farthest_first
+from fcforge.replay.selection import Averages, Contexts, Prototypes, farthest_first
 from fcforge.replay.state import ABSENT, Absent
 
 Variant = Literal["stable", "paper", "authors"]
 SITES = Bandit()
 SUBJECTS = Bandit(belief=0.0, pooled=False)
-PAPER = PaperBandit()
-AUTHORS_SUBJECTS = PaperBandit(prior=5.0, noise=0.15)
+PAPER_SITES = PaperBandit()
+PAPER_SUBJECTS = PaperBandit(prior=5.0, noise=0.15)
 
 
 class Choice(NamedTuple):
@@ -101,6 +101,9 @@ class HCTSState(NamedTuple):
         Contexts of the sites at the last refresh.
     psi_outer, psi_mean : Tensor of shape (T, 2, 2) and (T, 2)
         Moments of the contexts of the subjects chosen then.
+    prototypes : Prototypes
+        Running means (T, n_classes, d) and covariances (T, n_classes, d, d) of the candidates'
+        readouts, for variants that keep them and models that learn their readouts.
     """
 
     sites: Moments
@@ -111,6 +114,7 @@ class HCTSState(NamedTuple):
     phi: Tensor
     psi_outer: Tensor
     psi_mean: Tensor
+    prototypes: Prototypes | Absent = ABSENT
 
 
 @dataclass(frozen=True)
@@ -146,18 +150,41 @@ class HCTS(metaclass=Variants):
     variant: ClassVar[Variant] = "stable"
     draws_by_share: ClassVar[bool] = False
     chooses_at_end: ClassVar[bool] = False
+    keeps_prototypes: ClassVar[bool] = False
 
     # -- state -----------------------------------------------------------------------------------
-    def start(self, device: torch.device | str) -> HCTSState:
-        """Return the state before the first site: no arm."""
+    def start(
+        self, device: torch.device | str, n_classes: int = 2, readout: int = 0
+    ) -> HCTSState:
+        """Return the state before the first site: no arm.
+
+        Parameters
+        ----------
+        device : torch.device or str
+        n_classes : int
+        readout : int
+            Length of the readouts that a model learns; 0 where readouts never change, or where
+            `Contexts` are given without prototypes.
+        """
         arm = self._arm(torch.zeros((), device=device))
+        if self.keeps_prototypes and readout:
+            shape = (1, n_classes, readout)
+            mean = torch.zeros(shape, dtype=torch.float64, device=device)
+            covariance = mean.new_zeros(*shape, readout)
+            arm = arm._replace(prototypes=Prototypes(mean, covariance))
         return pytree.tree_map(lambda value: value[:0], arm)
 
     def add_site(self, state: HCTSState, accuracy: Tensor) -> HCTSState:
         """Return the state with one more arm, whose best accuracy so far is `accuracy` ()."""
-        return pytree.tree_map(
-            lambda old, new: torch.cat([old, new]), state, self._arm(accuracy)
-        )
+        arm = self._arm(accuracy)
+        if state.prototypes:
+            empty = (part.new_zeros(1, *part.shape[1:]) for part in state.prototypes)
+            arm = arm._replace(prototypes=Prototypes(*empty))
+        return pytree.tree_map(lambda old, new: torch.cat([old, new]), state, arm)
+
+    def averages(self, state: HCTSState) -> Averages | None:
+        """Return the running averages that measure closeness; None for the present readouts."""
+        return None
 
     def _arm(self, accuracy: Tensor) -> HCTSState:
         device = accuracy.device
@@ -196,8 +223,15 @@ class HCTS(metaclass=Variants):
         gain = self.reward(state, contexts)
         state = self.credit(state, gain, state.seen)
         state, choice = self.choose(state, contexts, key, capacity)
+        return self.looked(state, contexts), choice
+
+    def looked(self, state: HCTSState, contexts: Contexts) -> HCTSState:
+        """Return the state with what the next refresh compares with."""
         seen = torch.ones_like(state.seen)
-        return state._replace(ce=contexts.ce, seen=seen), choice
+        state = state._replace(ce=contexts.ce, seen=seen)
+        if contexts.prototypes:
+            state = state._replace(prototypes=contexts.prototypes)
+        return state
 
     def reward(self, state: HCTSState, contexts: Contexts) -> Tensor:
         """Return the reward (T,) of the last choice: 0 where nothing changed."""
@@ -290,15 +324,28 @@ class HCTS(metaclass=Variants):
 
 @dataclass(frozen=True)
 class PaperHCTS(HCTS):
-    """The sampler of the paper's text, with the authors' numbers where the text has none."""
+    """The sampler of the paper's text, with the authors' numbers where the text has none.
+
+    Closeness is measured from running averages of the class means and covariances.
+
+    Parameters
+    ----------
+    prototype_weight : float
+        Weight alpha of the present readouts in the running averages.
+    **settings
+        Those of `HCTS`.
+    """
 
     reward_scale: float = 0.05
     temperature: float = 1.0
     floor: float = 0.0
-    sites: Bandit = PAPER
-    subjects: Bandit = PAPER
+    sites: Bandit = PAPER_SITES
+    subjects: Bandit = PAPER_SUBJECTS
+    prototype_weight: float = 0.2
 
     variant: ClassVar[Variant] = "paper"
+    keeps_prototypes: ClassVar[bool] = True
+    UPDATE_JITTER: ClassVar[float] = 0.0
 
     def reward(self, state: HCTSState, contexts: Contexts) -> Tensor:
         """Return the reward (T,) of the last choice: 1/2 where nothing changed."""
@@ -321,6 +368,13 @@ class PaperHCTS(HCTS):
         """Return how typical each subject is, in the unit of the paper: 0 for almost all."""
         return selection.paper_closeness(z, y, n_classes)
 
+    def averages(self, state: HCTSState) -> Averages | None:
+        """Return the running averages; None where readouts never change: they are their own."""
+        if not state.prototypes:
+            return None
+        weight = self.prototype_weight
+        return Averages(state.prototypes, state.seen, weight, self.UPDATE_JITTER)
+
 
 @dataclass(frozen=True)
 class AuthorsHCTS(PaperHCTS):
@@ -328,18 +382,19 @@ class AuthorsHCTS(PaperHCTS):
 
     It credits the choice just made, before any training on it (the first earns 1/2), also chooses
     when a site ends, gives every site `LEAST_SHARE` of the budget, keeps quotas within `LIMITS`,
-    and replays sites in proportion to their shares.
+    and replays sites in proportion to their shares. Every update of the running averages adds
+    `UPDATE_JITTER` to the covariances, so that it accumulates to five times that.
     """
 
     temperature: float = 0.3
     shortlist: int = 3
-    subjects: Bandit = AUTHORS_SUBJECTS
 
     variant: ClassVar[Variant] = "authors"
     draws_by_share: ClassVar[bool] = True
     chooses_at_end: ClassVar[bool] = True
     LEAST_SHARE: ClassVar[float] = 0.05
     LIMITS: ClassVar[tuple[int, int]] = (32, 128)
+    UPDATE_JITTER: ClassVar[float] = selection.JITTER
 
     def refresh(
         self, state: HCTSState, contexts: Contexts, key: Tensor, capacity: int
@@ -347,9 +402,8 @@ class AuthorsHCTS(PaperHCTS):
         """Choose `capacity` subjects, then credit this choice with the last one's reward."""
         gain = torch.where(state.seen, self.reward(state, contexts), 0.5)
         state, choice = self.choose(state, contexts, key, capacity)
-        seen = torch.ones_like(state.seen)
-        state = self.credit(state, gain, seen)
-        return state._replace(ce=contexts.ce, seen=seen), choice
+        state = self.credit(state, gain, torch.ones_like(state.seen))
+        return self.looked(state, contexts), choice
 
     def shares(self, gain: Tensor) -> Tensor:
         """Return the share of the budget of each site, at least `LEAST_SHARE`."""

@@ -5,13 +5,16 @@ appendix "Sample-Level Contextual Thompson Sampling".
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from fcforge.models.base import Output
+from fcforge.replay.state import ABSENT, Absent
 
 Closeness = Callable[[Tensor, Tensor, int], Tensor]
 JITTER = 1e-4  # of the authors' code, added to a covariance that has no full rank
@@ -24,7 +27,9 @@ def margin(logits: Tensor) -> Tensor:
     return (p[..., 0] - p[..., 1]).abs()
 
 
-def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
+def mahalanobis(
+    z: Tensor, member: Tensor, ridge: float | None, *, unbiased: bool = False
+) -> Tensor:
     r"""Return the distance of each member to the centre of its class, in the class's covariance.
 
     .. math:: d_u^2 = (z_u - \mu)^\top (\epsilon I + S)^{-1} (z_u - \mu)
@@ -43,6 +48,8 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
         :math:`\epsilon`; None takes the mean non-zero eigenvalue of S. With a small one and
         n <= d every distance is :math:`\sqrt{n - 1}`, which is the defect of the paper's
         definition.
+    unbiased : bool
+        Whether S divides by n - 1, which then stands for n in the formula as well.
 
     Returns
     -------
@@ -54,6 +61,8 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
     w = member.to(z.dtype)
     n = w.sum().clamp(min=1.0)
     centred = (z - (w @ z) / n) * w[:, None]
+    if unbiased:
+        n = (n - 1).clamp(min=1.0)
     gram = centred @ centred.T
     if ridge is None:
         rank = n.clamp(max=float(z.shape[1]))
@@ -100,14 +109,115 @@ def paper_closeness(z: Tensor, y: Tensor, n_classes: int = 2) -> Tensor:
     r"""Return :math:`1 - \tanh(d_u)` with a covariance inverted with a jitter, as in the paper.
 
     In 256 dimensions d is about 10 and the value is 0 for every subject. Arguments as for
-    `closeness`.
+    `closeness`. Where readouts change, `Prototypes` give their running averages in place of the
+    present means and covariances.
     """
     total = torch.zeros(z.shape[0], dtype=z.dtype, device=z.device)
     for label in range(n_classes):
         member = y == label
-        d = mahalanobis(z, member, JITTER)
+        d = mahalanobis(z, member, JITTER, unbiased=True)
         total = total + torch.where(member, 1.0 - torch.tanh(d), 0.0)
     return total
+
+
+class Prototypes(NamedTuple):
+    """Running mean and covariance of the readouts of every class.
+
+    Attributes
+    ----------
+    mean : Tensor of shape (..., n_classes, d), float64
+    covariance : Tensor of shape (..., n_classes, d, d), float64
+        A first dimension of both is that of sites.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+    def closeness(self, z: Tensor, y: Tensor) -> Tensor:
+        r"""Return :math:`1 - \tanh(d_u)` of one site's subjects, `paper_closeness` otherwise.
+
+        The distance d is to the mean of the subject's class, in the covariance of its class plus
+        `JITTER`.
+
+        Parameters
+        ----------
+        z : Tensor of shape (n, d)
+            Readouts.
+        y : Tensor of shape (n,), int64
+            Labels.
+        """
+        eye = torch.eye(z.shape[1], dtype=torch.float64, device=z.device)
+        # unchecked, as in `mahalanobis`
+        factor, _ = torch.linalg.cholesky_ex(self.covariance + JITTER * eye)
+        left = z.double() - self.mean[:, None]  # (classes, n, d)
+        white = torch.linalg.solve_triangular(factor, left.mT, upper=False)
+        d = white.square().sum(-2).clamp(min=0.0).sqrt()
+        of_class = y == torch.arange(len(self.mean), device=z.device)[:, None]
+        return torch.where(of_class, 1.0 - torch.tanh(d), 0.0).sum(0).to(z.dtype)
+
+
+def prototypes_of(z: Tensor, y: Tensor, n_classes: int) -> Prototypes:
+    """Return mean and covariance (over n - 1) of every class of one site's subjects.
+
+    A class of one subject has the covariance `JITTER` times the identity, as in the authors' code.
+
+    Parameters
+    ----------
+    z : Tensor of shape (n, d)
+        Readouts.
+    y : Tensor of shape (n,), int64
+        Labels.
+    n_classes : int
+    """
+    z = z.double()
+    labels = torch.arange(n_classes, device=z.device)[:, None]
+    member = (y == labels).to(z.dtype)  # (classes, n)
+    count = member.sum(1)[:, None]
+    mean = member @ z / count.clamp(min=1.0)
+    centred = (z - mean[:, None]) * member[:, :, None]
+    covariance = centred.mT @ centred / (count[:, None] - 1).clamp(min=1.0)
+    alone = JITTER * torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+    several = count[:, None] >= 2
+    return Prototypes(mean, torch.where(several, covariance, alone))
+
+
+@dataclass(frozen=True)
+class Averages:
+    r"""Exponential moving averages of all sites' prototypes.
+
+    .. math:: \mu \leftarrow (1 - \alpha)\,\mu + \alpha\,\hat\mu, \qquad
+              \Sigma \leftarrow (1 - \alpha)\,\Sigma + \alpha\,\hat\Sigma + jI
+
+    with the mean and covariance of the present readouts, at which the averages also start.
+
+    Parameters
+    ----------
+    prototypes : Prototypes
+        So far, with T sites.
+    seen : Tensor of shape (T,), bool
+        Whether a site has prototypes yet.
+    alpha : float
+        Weight of the present readouts.
+    jitter : float
+        The number j that every update adds to the diagonal, the first included: `JITTER` in the
+        authors' code, 0 in the paper's text.
+    """
+
+    prototypes: Prototypes
+    seen: Tensor
+    alpha: float
+    jitter: float = 0.0
+
+    def updated(self, site: int, now: Prototypes) -> Prototypes:
+        """Return the prototypes of one site after its present ones."""
+        one = torch.ones_like(now.mean[0, 0])
+        alpha = torch.where(self.seen[site], self.alpha * one, one)
+        mean, covariance = (
+            (1 - alpha) * old[site] + alpha * new
+            for old, new in zip(self.prototypes, now, strict=True)
+        )
+        eye = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
+        return Prototypes(mean, covariance + self.jitter * eye)
 
 
 def distances(z: Tensor) -> Tensor:
@@ -177,12 +287,15 @@ class Contexts(NamedTuple):
         Margin and closeness of each candidate.
     distance : Tensor of shape (T, C, C)
         Between candidates' readouts.
+    prototypes : Prototypes
+        Running averages after the present readouts, for samplers that keep them.
     """
 
     accuracy: Tensor
     ce: Tensor
     psi: Tensor
     distance: Tensor
+    prototypes: Prototypes | Absent = ABSENT
 
 
 class Geometry(NamedTuple):
@@ -207,6 +320,7 @@ def contexts(
     proxies: int,
     closeness: Closeness,
     known: Geometry | None = None,
+    averages: Averages | None = None,
 ) -> Contexts:
     """Compute the contexts of all sites under the current network.
 
@@ -224,6 +338,8 @@ def contexts(
         `closeness` or `paper_closeness`.
     known : Geometry, optional
         The geometry of all sites, where readouts never change.
+    averages : Averages, optional
+        Running averages from which closeness is measured, in place of `closeness`.
 
     Returns
     -------
@@ -238,14 +354,19 @@ def contexts(
         out = forward(torch.cat([rows, held_rows.clamp(min=0)]))
         logits = out.logits.float()
         quality = held_out_quality(logits[n:], held_y, held_rows >= 0, proxies)
-        if known is None:
-            readouts = out.embedding[:n].float()
-            near, far = geometry(readouts, y, closeness, logits.shape[-1])
-        else:
+        readouts = out.embedding[:n].float()
+        prototypes: Prototypes | Absent = ABSENT
+        if known is not None:
             near, far = (part[t] for part in known)
+        elif averages is not None:
+            now = prototypes_of(readouts, y, logits.shape[-1])
+            prototypes = averages.updated(t, now)
+            near, far = prototypes.closeness(readouts, y), distances(readouts)
+        else:
+            near, far = geometry(readouts, y, closeness, logits.shape[-1])
         psi = torch.stack([margin(logits[:n]), near], -1)
-        by_site.append(Contexts(*quality, psi, far))
-    return Contexts(*(torch.stack(part) for part in zip(*by_site, strict=True)))
+        by_site.append(Contexts(*quality, psi, far, prototypes))
+    return pytree.tree_map(lambda *sites: torch.stack(sites), *by_site)
 
 
 def held_out_quality(

@@ -1,10 +1,12 @@
 """A memory of synthetic subjects: who is in it, what is kept with them, when it is chosen anew."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from forge_world import SITES, TRAINING, VARIANTS, World, learner, subjects
 
-from fcforge.core.errors import SealedError
+from fcforge.core.errors import ConfigError, SealedError
 from fcforge.methods.forge import Forge
 from fcforge.methods.shared.synthetic_memory import LEAKED, HeldOut
 from fcforge.replay.bank import PoolName
@@ -210,3 +212,29 @@ def test_the_leaked_test_subjects_stay_when_proxies_go():
         assert not len(world.bank.real_rows(rows[:3]))
         assert rows[3:7].tolist() == leaked[name].tolist()
         assert (rows[7:] == -1).all()
+
+
+# -- running averages of the paper's sampler ---------------------------------------------
+@pytest.mark.parametrize("sampler", ["paper", "authors"])
+def test_running_averages_are_kept_for_readouts_that_are_learned(sampler):
+    for model, width in (("mlp", 256), ("linear", None)):
+        chosen = learner(model, sampler=sampler)
+        lanes = World().learn(chosen, SITES)
+        for t, lane in enumerate(lanes, start=1):
+            prototypes = lane.state.hcts.prototypes
+            if width is None:
+                assert prototypes == ()
+                continue
+            assert prototypes.mean.shape == (t, 2, width)
+            assert prototypes.covariance.shape == (t, 2, width, width)
+            learned = lane.state.hcts.seen
+            assert torch.equal(prototypes.mean.abs().sum((1, 2)) > 0, learned)
+    assert learner("mlp", sampler="stable").method.hcts.averages(None) is None
+
+
+def test_a_readout_too_long_for_a_covariance_matrix_is_refused():
+    chosen = learner("mlp", sampler="paper")
+    long = replace(chosen, model=replace(chosen.model, hidden=2049))
+    with pytest.raises(ConfigError, match="readout has 2049 numbers"):
+        start_lane(long, 0)
+    start_lane(replace(long, method=Forge()), 0)

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import uniform
 from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
@@ -42,6 +43,7 @@ LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
     "authors": (0.10, 0.40, 0.30),  # of the authors' code, for ASD
 }
 
+LONGEST_PROTOTYPE = 2048  # 32 MB for a covariance matrix
 LEAKED = 64  # slots for test subjects of a site are a multiple of this: lanes stack
 
 
@@ -184,9 +186,24 @@ class SyntheticMemory(Method):
                 memory=empty_memory(0, model.readout_size, device, model.n_outputs),
                 held_out=HeldOut(none, none),
                 choice=self._kept(Choice(none, none, none.float())),
-                hcts=self.hcts.start(device) if self.sampling == "hcts" else ABSENT,
+                hcts=self._no_arms(model, device),
             )
         )
+
+    def _no_arms(self, model: Model, device: torch.device) -> HCTSState | Absent:
+        """Return the sampler's state before the first site; absent without it."""
+        if self.sampling != "hcts":
+            return ABSENT
+        width = model.readout_size
+        if self.hcts.keeps_prototypes and width > LONGEST_PROTOTYPE:
+            raise ConfigError(
+                f"the sampler '{self.sampler}' keeps a covariance matrix of the readout for every "
+                f"class of every site, and this model's readout has {width} numbers.",
+                where=f"method '{self.name}', model '{model.name}'",
+                do=f"Choose a model with a readout of at most {LONGEST_PROTOTYPE} numbers, "
+                'or sampler = "stable".',
+            )
+        return self.hcts.start(device, model.n_outputs, width)
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Compute the geometry of past sites once, if readouts never change."""
@@ -345,6 +362,7 @@ class SyntheticMemory(Method):
             self.proxies(n_sites),
             self.hcts.closeness,
             lane.state.geometry or None,
+            self.hcts.averages(lane.state.hcts),
         )
         hcts, choice = self.hcts.refresh(lane.state.hcts, contexts, key, self.memory)
         return lane.with_state(hcts=hcts, choice=self._kept(choice))
