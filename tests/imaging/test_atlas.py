@@ -262,7 +262,7 @@ def test_signals_of_maps_are_nilearns(asked, tmp_path: Path):
     image = nib.Nifti1Image(data, AFFINE)
     image.set_sform(AFFINE, 4)
     nib.save(image, tmp_path / "s.nii.gz")
-    series, coverage, carpet, notes = roi_means(
+    series, coverage, carpet, notes, _ = roi_means(
         open_scan(tmp_path / "s.nii.gz"), atlas, None, 0.5
     )
     theirs = NiftiMapsMasker(

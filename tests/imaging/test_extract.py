@@ -153,7 +153,7 @@ def voxels(seed: int = 0, n: int = 5) -> np.ndarray:
 
 def test_a_signal_is_the_mean_of_the_rois_voxels(tmp_path, atlas, labels):
     data = voxels()
-    series, coverage, carpet, notes = roi_means(
+    series, coverage, carpet, notes, _ = roi_means(
         open_scan(save(tmp_path / "s.nii", data)), atlas, None, 0.5
     )
     for roi, label in enumerate((7, 9)):
@@ -171,7 +171,7 @@ def test_bad_voxels_do_not_count_and_lower_the_coverage(tmp_path, atlas, labels)
     data[0] = 3.0  # constant: 8 of 16 voxels of the first ROI
     data[2, 0, 0, 1] = np.nan
     scan = open_scan(save(tmp_path / "s.nii", data))
-    series, coverage, _, notes = roi_means(scan, atlas, None, 0.6)
+    series, coverage, _, notes, _ = roi_means(scan, atlas, None, 0.6)
     assert coverage.tolist() == [0.5, 15 / 16]
     assert np.isnan(series[:, 0]).all()
     good = (labels == 9) & np.isfinite(data).all(axis=-1)
@@ -185,7 +185,7 @@ def test_a_mask_takes_voxels_away_and_must_lie_on_the_scans_grid(tmp_path, atlas
     data, mask = voxels(), np.ones(SHAPE, dtype=np.uint8)
     mask[2:3] = 0
     scan = open_scan(save(tmp_path / "s.nii", data))
-    series, coverage, _, _ = roi_means(scan, atlas, save(tmp_path / "m.nii", mask), 0.1)
+    series, coverage, *_ = roi_means(scan, atlas, save(tmp_path / "m.nii", mask), 0.1)
     assert coverage.tolist() == [1.0, 0.5]
     np.testing.assert_allclose(
         series[:, 1], data[3].reshape(8, 5).mean(axis=0), rtol=1e-6
@@ -211,6 +211,6 @@ def test_overlapping_maps_are_told_apart_by_least_squares(tmp_path):
     truth = rng.uniform(1, 2, (5, 2))
     atlas = load_atlas(str(save(tmp_path / "maps.nii.gz", maps)))
     scan = open_scan(save(tmp_path / "s.nii", (maps @ truth.T).astype(np.float32)))
-    series, coverage, _, _ = roi_means(scan, atlas, None, 0.5)
+    series, coverage, *_ = roi_means(scan, atlas, None, 0.5)
     np.testing.assert_allclose(series, truth, rtol=1e-4)
     np.testing.assert_allclose(coverage, [1, 1], rtol=1e-5)

@@ -211,8 +211,10 @@ class _Maker:
         )
         write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
         say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
+        quality = outputs.group_quality(out, files, rows, self.atlas)
         if self.request.report:
-            write_text(out / "group.html", self.pages.group_page(rows, failed, methods))
+            page = self.pages.group_page(rows, failed, methods, quality)
+            write_text(out / "group.html", page)
 
 
 def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:

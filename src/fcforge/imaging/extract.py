@@ -3,7 +3,8 @@
 Of a 4D scan in MNI space it is the mean signal of every ROI, and how much of each ROI was seen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,15 +15,24 @@ from fcforge.core.formatting import counted, some
 from fcforge.imaging import denoise
 from fcforge.imaging import series as roi_series
 from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
+from fcforge.imaging.group_quality import HIGH_FD_MM
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import Exclusion
+from fcforge.imaging.quality import (
+    RunQuality,
+    confound_traces,
+    percent_dvars,
+    roi_groups,
+    temporal_snr,
+    tissue_voxels,
+)
 from fcforge.imaging.scan import (
     VOLUMES_AT_ONCE,
     ScanHeader,
     open_scan,
     read_mask,
-    read_voxels,
+    read_voxels_and_mean,
     repetition_time,
 )
 
@@ -30,7 +40,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 CARPET_VOXELS = 1500
-Signals = tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]  # see `roi_means`
 LEFT = {"Denoising": "none by fcforge; as the tool before left it"}
 MORE_DOF = (
     "Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); FC of so short "
@@ -68,6 +77,7 @@ class Run(NamedTuple):
     report : mapping
         Steps applied to the series, for the sidecar.
     warnings : tuple of str
+    quality : RunQuality
     """
 
     source: Source
@@ -78,6 +88,7 @@ class Run(NamedTuple):
     carpet: np.ndarray
     report: Mapping[str, Any]
     warnings: tuple[str, ...]
+    quality: RunQuality = RunQuality()
 
 
 class SubjectFC(NamedTuple):
@@ -94,6 +105,8 @@ class SubjectFC(NamedTuple):
         Those that took part.
     warnings : tuple of str
         Remarks that the user should read, such as ROIs without signal.
+    fc_before : ndarray of shape (n_rois, n_rois) or None
+        FC of the same series before denoising; None where fcforge does not denoise.
     """
 
     subject: str
@@ -102,6 +115,7 @@ class SubjectFC(NamedTuple):
     empty: tuple[int, ...]
     settings: Mapping[str, Any]
     warnings: tuple[str, ...]
+    fc_before: np.ndarray | None = None
 
     @property
     def mean_fd(self) -> float | None:
@@ -122,6 +136,43 @@ class SubjectFC(NamedTuple):
     def n_volumes(self) -> int:
         """Volumes the FC rests on."""
         return sum(len(run.series) for run in self.runs)
+
+    @property
+    def measures(self) -> dict[str, float | None]:
+        """Measures of quality by their column in quality.tsv; None where unknown."""
+        fd = np.concatenate([[], *(r.fd for r in self.runs if r.fd is not None)])
+        fd = fd[np.isfinite(fd)]
+        trs = [run.tr for run in self.runs]
+        return {
+            "mean_fd": self.mean_fd,
+            "high_fd_share": float((fd > HIGH_FD_MM).mean()) if len(fd) else None,
+            "dvars": _mean_of([run.quality.dvars for run in self.runs]),
+            "tsnr": _mean_of([run.quality.tsnr for run in self.runs]),
+            "coverage": _mean_of([run.coverage for run in self.runs]),
+            "n_empty_rois": len(self.empty),
+            "mean_fc": self._mean_fc(self.fc),
+            "mean_fc_before": self._mean_fc(self.fc_before),
+            "dof": self.dof,
+            "n_volumes": self.n_volumes,
+            "minutes": self.n_volumes * trs[0] / 60 if trs[0] else None,
+        }
+
+    def edges(self, fc: np.ndarray) -> np.ndarray:
+        """Return the upper triangle of a matrix; NaN for edges of ROIs without signal."""
+        shown = np.array(fc, dtype=np.float64)
+        shown[list(self.empty)] = shown[:, list(self.empty)] = np.nan
+        return shown[np.triu_indices(len(shown), 1)]
+
+    def _mean_fc(self, fc: np.ndarray | None) -> float | None:
+        return None if fc is None else _mean_of([self.edges(fc)])
+
+
+def _mean_of(values: Sequence[np.ndarray | None]) -> float | None:
+    """Return the mean of all finite values of some arrays; None without any."""
+    known = [value for value in values if value is not None]
+    flat = np.concatenate([[], *known])
+    flat = flat[np.isfinite(flat)]
+    return float(flat.mean()) if len(flat) else None
 
 
 def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> SubjectFC:
@@ -172,7 +223,13 @@ def _joined(
     fc = roi_series.pearson_fc(series, atlas.roi_names)
     sources = [run.source for run in runs]
     settings = request.settings_of(sources)
-    return SubjectFC(sources[0].subject, runs, fc, empty, settings, tuple(warnings))
+    before = [run.quality.before for run in runs if run.quality.before is not None]
+    fc_before = None
+    if len(before) == len(runs):
+        fc_before = roi_series.pearson_fc(roi_series.join_runs(before), atlas.roi_names)
+    return SubjectFC(
+        sources[0].subject, runs, fc, empty, settings, tuple(warnings), fc_before
+    )
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
@@ -204,27 +261,37 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     roi_series.refuse_gaps(values, atlas.roi_names)
     report = {**LEFT, "VolumesKept": len(values)}
     tr = request.tr or source.sidecar_tr
-    return Run(source, values, tr, None, None, values.T, report, warnings)
+    groups = roi_groups(atlas, range(atlas.n_rois))
+    quality = RunQuality(atlas.roi_names, groups)
+    return Run(source, values, tr, None, None, values.T, report, warnings, quality)
 
 
 def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     scan = open_scan(source.path)
     tr = repetition_time(scan, source.sidecar_tr, request.tr)
-    raw, coverage, carpet, notes = roi_means(
-        scan, atlas, source.mask, request.min_coverage
+    in_rois = np.diff(weights_on(atlas, scan.grid).indptr) > 0
+    tissues = tissue_voxels(source, scan, in_rois)
+    signals = roi_means(
+        scan, atlas, source.mask, request.min_coverage, tissues, request.drop
     )
-    series = raw[request.drop :]
+    quality = signals.quality
+    series = signals.series[request.drop :]
     report: dict[str, Any] = LEFT
-    if not source.denoised:
+    if source.denoised:  # the mean that tSNR and DVARS rest on is not the scanner's
+        quality = replace(quality, tsnr=None, dvars=None)
+    else:
         denoising = request.denoising
         confounds = denoise.NONE
         if source.has_confounds:
             confounds = denoise.fmriprep_confounds(source.path, denoising, request.drop)
+        quality = replace(quality, before=series, kept=confounds[1])
         series, report = denoise.clean_series(series, denoising, tr, confounds)
-    warnings = _warnings(source, scan, request, notes["NaNVoxels"])
-    carpet = carpet[:, request.drop :]
-    report = {**notes, **report}
-    return Run(source, series, tr, coverage, None, carpet, report, warnings)
+    warnings = _warnings(source, scan, request, signals.notes["NaNVoxels"])
+    carpet = signals.carpet[:, request.drop :]
+    report = {**signals.notes, **report}
+    quality = replace(quality, traces=confound_traces(source, request.drop))
+    coverage = signals.coverage
+    return Run(source, series, tr, coverage, None, carpet, report, warnings, quality)
 
 
 def _warnings(
@@ -246,23 +313,54 @@ def _warnings(
 
 
 # -- from voxels to ROIs ---------------------------------------------------------------------------
+class Signals(NamedTuple):
+    """Signals of a scan before denoising.
+
+    Attributes
+    ----------
+    series : ndarray of shape (n_volumes, n_rois), float64
+        NaN columns where coverage is too low.
+    coverage : ndarray of shape (n_rois,)
+        Share of the ROI that lies in view, times the share of its voxels there that are good.
+    carpet : ndarray of shape (n_rows, n_volumes), float32
+        At most `CARPET_VOXELS` voxels of ROIs, ROI by ROI, then samples of the tissues.
+    notes : mapping
+        ``NaNVoxels`` and ``VoxelsInROIs``.
+    quality : RunQuality
+    """
+
+    series: np.ndarray
+    coverage: np.ndarray
+    carpet: np.ndarray
+    notes: Mapping[str, int]
+    quality: RunQuality
+
+
 def roi_means(
-    scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float
+    scan: ScanHeader,
+    atlas: Atlas,
+    mask: Path | None,
+    min_coverage: float,
+    tissues: Mapping[str, np.ndarray] | None = None,
+    drop: int = 0,
 ) -> Signals:
     """Compute the signal of every ROI over its good voxels: their mean, or that of a weighted map.
 
     A voxel is good when it lies in the field of view and the brain mask, is finite in every
     volume and is not constant. The voxels of the ROIs alone are held in memory.
 
-    Returns
-    -------
-    series : ndarray of shape (n_volumes, n_rois), float64
-        NaN columns where coverage is below `min_coverage`.
-    coverage : ndarray of shape (n_rois,)
-        Share of the ROI that lies in view, times the share of its voxels there that are good.
-    carpet : ndarray of shape (<= CARPET_VOXELS, n_volumes), float32
-    notes : dict
-        ``NaNVoxels`` and ``VoxelsInROIs``.
+    Parameters
+    ----------
+    scan : ScanHeader
+    atlas : Atlas
+    mask : Path or None
+        Brain mask.
+    min_coverage : float
+        Coverage below which an ROI is empty.
+    tissues : mapping of str to ndarray of int, optional
+        Voxels that the carpet shows besides those of ROIs, as `tissue_voxels` returns them.
+    drop : int
+        Volumes at the start that measures of quality leave out.
 
     Raises
     ------
@@ -276,7 +374,10 @@ def roi_means(
     flat = np.flatnonzero(inside)
     weights_inside = weights[flat]
     _in_mni(atlas, int((weights_inside.sum(axis=0) > 0).sum()))
-    voxels = read_voxels(scan, flat)
+    tissues = tissues or {}
+    wanted = np.concatenate([flat, *tissues.values()])
+    everything, mean = read_voxels_and_mean(scan, wanted)
+    voxels = everything[: len(flat)]
     finite = np.isfinite(voxels).all(axis=1)
     changing = np.ptp(voxels[finite], axis=1) > 0
     good = np.flatnonzero(finite)[changing]
@@ -287,10 +388,27 @@ def roi_means(
     coverage = seen * share_in_view(atlas, scan.grid)
     series = _signals(weights_inside[good], voxels[good])
     series[:, (coverage < min_coverage) | (coverage == 0)] = np.nan
-    every = max(1, len(good) // CARPET_VOXELS)
-    carpet = voxels[good[::every][:CARPET_VOXELS]]
+    rows = _evenly(len(good), CARPET_VOXELS)
+    columns = np.sort(roi)[rows]
+    carpet = np.concatenate([voxels[good[rows]], everything[len(flat) :]])
     notes = {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
-    return series, coverage, carpet, notes
+    of_tissue = [name for name, chosen in tissues.items() for _ in chosen]
+    steady = voxels[good][:, drop:]
+    tsnr = temporal_snr(steady, weights_inside[good])
+    quality = RunQuality(
+        (*(atlas.roi_names[column] for column in columns), *of_tissue),
+        (*roi_groups(atlas, columns), *of_tissue),
+        mean,
+        scan.affine,
+        tsnr,
+        None if tsnr is None else percent_dvars(steady),
+    )
+    return Signals(series, coverage, carpet, notes, quality)
+
+
+def _evenly(n: int, most: int) -> np.ndarray:
+    """Return at most `most` of the numbers 0 to n - 1, evenly spread."""
+    return np.unique(np.linspace(0, max(n - 1, 0), min(n, most)).astype(int))
 
 
 def _signals(weights: "csr_array", voxels: np.ndarray) -> np.ndarray:

@@ -1,8 +1,10 @@
 """BIDS-derivatives output: XCP-D style names, a sidecar with every parameter, no half files."""
 
 import hashlib
+import io
 import json
 import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -10,13 +12,21 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fcforge.core.errors import DataError
-from fcforge.core.files import write_text
+from fcforge.core.files import write_bytes, write_text
 from fcforge.core.version import __version__
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
+from fcforge.imaging.group_quality import (
+    GroupQuality,
+    Matrices,
+    matrices_path,
+    qc_fc,
+    quality_table,
+)
 from fcforge.imaging.layouts import ENTITIES, Source, read_json, sidecar_of
 from fcforge.imaging.people import Failure, Outcome
 
@@ -85,12 +95,71 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
         if run.coverage is not None:
             description["Coverage"] = run.coverage.tolist()
         write_json(sidecar_of(series), {"Description": DESCRIPTION, **description})
+    _write_matrices(out, result, atlas, key)
     path = relmat_path(out, [run.source for run in result.runs], atlas)
     rois = atlas.roi_names
     write_table(path, pd.DataFrame(result.fc, index=rois, columns=rois), "Node")
     provenance = {"Software": software(), "Fingerprint": key}
     write_json(sidecar_of(path), {**_about(result, atlas), **provenance})
     return path
+
+
+def _write_matrices(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> None:
+    """Store the FC before and after denoising from which the group level computes QC-FC."""
+    empty = np.zeros(0, dtype=np.float32)
+    before = empty if result.fc_before is None else result.edges(result.fc_before)
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        fingerprint=np.array(key),
+        fc=result.edges(result.fc).astype(np.float32),
+        before=before.astype(np.float32),
+    )
+    path = matrices_path(out, bids_label(result.subject), atlas.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, buffer.getvalue())
+
+
+def read_matrices(out: Path, subject: str, atlas: Atlas, key: str) -> Matrices | None:
+    """Return the stored FC of a subject; None if it is missing, damaged or of another fingerprint."""
+    path = matrices_path(out, bids_label(subject), atlas.name)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            found = Matrices(stored["fc"], stored["before"])
+            same = str(stored["fingerprint"]) == key
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    n_edges = atlas.n_rois * (atlas.n_rois - 1) // 2
+    fits = found.fc.shape == (n_edges,) and found.before.shape in ((n_edges,), (0,))
+    return found if same and fits else None
+
+
+def group_quality(
+    out: Path, files: Mapping[str, Path], people: pd.DataFrame, atlas: Atlas
+) -> GroupQuality:
+    """Return the quality of all subjects that are done, and write it as quality.tsv.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    files : mapping of subject to FC file
+    people : DataFrame
+        participants.tsv.
+    atlas : Atlas
+    """
+    measures: dict[str, Mapping[str, float | None]] = {}
+    stored: list[Matrices | None] = []
+    done = set(people["file"]) if len(people) else set()
+    for subject, path in files.items():
+        if str(path.relative_to(out)) in done:
+            sidecar = read_json(sidecar_of(path))
+            measures[path.relative_to(out).parts[0]] = sidecar.get("Quality", {})
+            key = str(sidecar.get("Fingerprint"))
+            stored.append(read_matrices(out, subject, atlas, key))
+    table = quality_table(people, measures)
+    write_table(out / "quality.tsv", table.replace({"flags": {"": "n/a"}}))
+    return GroupQuality(table, qc_fc(table, stored, atlas))
 
 
 def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
@@ -107,6 +176,7 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "MeanFD": result.mean_fd,
         "Volumes": result.n_volumes,
         "DegreesOfFreedom": result.dof,
+        "Quality": result.measures,
         "Settings": result.settings,
         "Runs": [{"File": run.source.path.name, **run.report} for run in runs],
         "Warnings": result.warnings,

@@ -100,7 +100,14 @@ def repetition_time(
 
 
 def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
-    """Read the time series of chosen voxels, `VOLUMES_AT_ONCE` volumes at a time.
+    """Read the time series of chosen voxels, as `read_voxels_and_mean` does."""
+    return read_voxels_and_mean(scan, flat)[0]
+
+
+def read_voxels_and_mean(
+    scan: ScanHeader, flat: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Read the time series of chosen voxels and the mean of all, `VOLUMES_AT_ONCE` volumes at a time.
 
     Parameters
     ----------
@@ -110,8 +117,10 @@ def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
 
     Returns
     -------
-    ndarray of shape (len(flat), n_volumes), float32
+    voxels : ndarray of shape (len(flat), n_volumes), float32
         NaN and infinite values are left as they are.
+    mean : ndarray of shape (x, y, z), float32
+        Mean of every voxel over all volumes.
 
     Raises
     ------
@@ -125,6 +134,7 @@ def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
     done = 0
     size = math.prod(scan.shape[:3]) * proxy.dtype.itemsize
     out = np.empty((len(flat), n), dtype=np.float32)
+    total = np.zeros(math.prod(scan.shape[:3]))
     try:
         with ImageOpener(str(scan.path)) as file:
             file.read(proxy.offset)  # a gzip stream cannot jump there
@@ -133,15 +143,17 @@ def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
                 raw = file.read(take * size)
                 if len(raw) < take * size:
                     raise EOFError
-                block = np.frombuffer(raw, proxy.dtype).reshape(take, -1)[:, flat]
-                scaled = block.astype(np.float32) * np.float32(proxy.slope)
+                volumes = np.frombuffer(raw, proxy.dtype).reshape(take, -1)
+                total += volumes.sum(axis=0, dtype=np.float64)
+                scaled = volumes[:, flat].astype(np.float32) * np.float32(proxy.slope)
                 out[:, done : done + take] = scaled.T + np.float32(proxy.inter)
                 done += take
             file.read(1)  # to the end of the stream, where gzip checks its checksum
     except (EOFError, OSError, zlib.error) as error:
         damage = f"truncated or damaged: {done} of {n} volumes could be read"
         raise _damaged(scan.path, damage, error) from None
-    return out
+    mean = (total / n * proxy.slope + proxy.inter).astype(np.float32)
+    return out, mean.reshape(scan.shape[:3], order="F")
 
 
 @lru_cache(maxsize=4)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
+from fcforge.imaging.group_quality import GroupQuality
 from fcforge.imaging.people import by_reason, mixed_trs
 from fcforge.report.figures import (
     MUTED,
@@ -94,7 +95,10 @@ def preprocess_page(
 
 
 def group_page(
-    people: pd.DataFrame, failed: Sequence[Sequence[str]], methods: str
+    people: pd.DataFrame,
+    failed: Sequence[Sequence[str]],
+    methods: str,
+    quality: GroupQuality | None = None,
 ) -> str:
     """Return a table of subjects, what failed and why, and the methods paragraph."""
     sections = []

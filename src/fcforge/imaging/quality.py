@@ -1,0 +1,209 @@
+"""Measures of a scan's quality: mean image, tSNR, DVARS, confound traces, and rows of a carpet plot.
+
+All are computed before denoising. A scan whose tool has removed the mean has no tSNR and no DVARS
+in per cent: they are None, never a number without meaning.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fcforge.core.errors import DataError
+from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.layouts import Source
+from fcforge.imaging.matrix_files import read_matrix_file
+from fcforge.imaging.scan import ScanHeader, load_image, read_volume
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+TISSUES = {"WM": "White matter", "CSF": "CSF"}
+TISSUE_PROBABILITY = 0.9
+TISSUE_ROWS = 150  # of each tissue in the carpet
+ROWS_AT_ONCE = 20_000
+NO_NETWORK = "ROIs"
+# Confounds shown above the carpet, and their names on the page; mm and degrees are fMRIPrep's.
+TRACES = {
+    "global_signal": "Global signal",
+    "white_matter": "White matter",
+    "csf": "CSF",
+    "trans_x": "x, mm",
+    "trans_y": "y, mm",
+    "trans_z": "z, mm",
+    "rot_x": "pitch, rad",
+    "rot_y": "roll, rad",
+    "rot_z": "yaw, rad",
+}
+
+
+@dataclass(frozen=True)
+class RunQuality:
+    """Measures of one run before denoising; None and empty where they cannot be computed.
+
+    Attributes
+    ----------
+    row_names, row_groups : tuple of str
+        Name (ROI or tissue) and group (network or tissue) of each row of the carpet.
+    mean : ndarray of shape (x, y, z) or None
+        Mean over all volumes.
+    affine : ndarray of shape (4, 4) or None
+        Voxel index of `mean` to mm.
+    tsnr : ndarray of shape (n_rois,) or None
+        Mean over standard deviation in time, averaged over the voxels of each ROI; NaN where no
+        voxel of an ROI is good.
+    dvars : ndarray of shape (n_volumes,) or None
+        Root mean square over voxels of the change since the volume before, in per cent of each
+        voxel's mean; NaN for the first volume.
+    before : ndarray of shape (n_volumes, n_rois) or None
+        ROI series before denoising; None where fcforge removes nothing.
+    traces : mapping of str to ndarray of shape (n_volumes,)
+        Confounds of the run, by their names on the page.
+    kept : ndarray of int or None
+        Volumes that scrubbing keeps; None for all.
+    """
+
+    row_names: tuple[str, ...] = ()
+    row_groups: tuple[str, ...] = ()
+    mean: np.ndarray | None = None
+    affine: np.ndarray | None = None
+    tsnr: np.ndarray | None = None
+    dvars: np.ndarray | None = None
+    before: np.ndarray | None = None
+    traces: Mapping[str, np.ndarray] = field(default_factory=dict)
+    kept: np.ndarray | None = None
+
+
+def roi_groups(atlas: Atlas, columns: Sequence[int]) -> tuple[str, ...]:
+    """Return the network of each of some ROIs; the same word for all where it is unknown."""
+    return tuple(atlas.systems[column] or NO_NETWORK for column in columns)
+
+
+def temporal_snr(voxels: np.ndarray, weights: "csr_array") -> np.ndarray | None:
+    """Return the temporal signal-to-noise ratio of each ROI, (n_rois,); None for scans without a mean.
+
+    Parameters
+    ----------
+    voxels : ndarray of shape (n, n_volumes)
+    weights : csr_array of shape (n, n_rois)
+        Weight of each voxel in each ROI.
+    """
+    if not len(voxels):
+        return None
+    mean = voxels.mean(axis=1, dtype=np.float64)
+    ratio = mean / voxels.std(axis=1, dtype=np.float64)
+    if np.median(ratio) < 1:  # demeaned, or standardised, by the tool before
+        return None
+    total = np.asarray(weights.sum(axis=0)).ravel()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(total > 0, (weights.T @ ratio) / total, np.nan)
+
+
+def percent_dvars(voxels: np.ndarray) -> np.ndarray:
+    """Return DVARS of each volume in per cent of the voxels' means, (n_volumes,); the first is NaN.
+
+    Voxels with a mean that is not positive are left out.
+
+    Parameters
+    ----------
+    voxels : ndarray of shape (n, n_volumes)
+    """
+    squares = np.zeros(voxels.shape[1] - 1)
+    count = 0
+    for start in range(0, len(voxels), ROWS_AT_ONCE):
+        block = voxels[start : start + ROWS_AT_ONCE]
+        mean = block.mean(axis=1, keepdims=True)
+        block, mean = block[mean[:, 0] > 0], mean[mean[:, 0] > 0]
+        squares += ((np.diff(block, axis=1) / mean) ** 2).sum(axis=0, dtype=np.float64)
+        count += len(block)
+    if not count:
+        return np.full(voxels.shape[1], np.nan)
+    return np.r_[np.nan, 100 * np.sqrt(squares / count)]
+
+
+def confound_traces(source: Source, drop: int) -> dict[str, np.ndarray]:
+    """Return the confounds of an fMRIPrep run that its page shows, without the first `drop` volumes."""
+    if not source.has_confounds or source.motion is None:
+        return {}
+    try:
+        values, names = read_matrix_file(source.motion)
+    except DataError:  # denoising reports it where it needs the table
+        return {}
+    traces = {
+        label: values[drop:, names.index(name)]
+        for name, label in TRACES.items()
+        if name in names
+    }
+    return {name: trace for name, trace in traces.items() if np.isfinite(trace).any()}
+
+
+def tissue_voxels(
+    source: Source, scan: ScanHeader, inside: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return a sample of voxels of white matter and CSF outside every ROI.
+
+    The tissues are fMRIPrep's probability maps in the space of the scan
+    (``anat/*_space-X_*label-WM_probseg.nii.gz``).
+
+    Parameters
+    ----------
+    source : Source
+    scan : ScanHeader
+    inside : ndarray of bool, shape (n_voxels,)
+        Voxels of ROIs, Fortran order.
+
+    Returns
+    -------
+    dict of str to ndarray of int
+        Voxel indices into the Fortran-ordered volume by name of the tissue; empty without maps.
+    """
+    found = {}
+    for label, name in TISSUES.items():
+        path = _probability_map(source, label)
+        if path is None:
+            continue
+        try:
+            probable = _on_grid(path, scan).ravel(order="F") > TISSUE_PROBABILITY
+        except (
+            DataError
+        ):  # a damaged anatomical map costs its rows, not the subject's FC
+            continue
+        flat = np.flatnonzero(probable & ~inside)
+        if len(flat):
+            chosen = np.linspace(0, len(flat) - 1, min(TISSUE_ROWS, len(flat)))
+            found[name] = flat[chosen.astype(int)]
+    return found
+
+
+def _probability_map(source: Source, label: str) -> Path | None:
+    space = source.entities.get("space")
+    if not space or not source.has_confounds:
+        return None
+    session = source.path.parent.parent
+    wanted = re.compile(rf"_space-{re.escape(space)}_(.*_)?label-{label}_probseg\.nii")
+    for folder in (session / "anat", session.parent / "anat"):
+        if folder.is_dir():
+            for path in sorted(folder.iterdir()):
+                if wanted.search(path.name):
+                    return path
+    return None
+
+
+def _on_grid(path: Path, scan: ScanHeader) -> np.ndarray:
+    """Return a volume on the grid of a scan, by linear interpolation; 0 outside it."""
+    from scipy.ndimage import affine_transform
+
+    volume = read_volume(path)
+    if volume.ndim != 3:
+        raise DataError(f"shape {volume.shape} is not one volume.", where=path)
+    affine = np.asarray(load_image(path).affine, dtype=float)
+    return affine_transform(
+        np.nan_to_num(volume),
+        np.linalg.inv(affine) @ scan.affine,
+        output_shape=scan.shape[:3],
+        order=1,
+        mode="grid-constant",
+    )
