@@ -16,8 +16,8 @@ from fcforge.evaluation.tables import Row, records, results_rows
 from fcforge.experiments.collect import collect, kept_by
 from fcforge.experiments.config import parse_experiment
 from fcforge.experiments.config_files import read_config
-from fcforge.experiments.plan import Progress
 from fcforge.experiments.run import prepare, run_experiment, training_store
+from fcforge.experiments.work import Progress
 from fcforge.report.results_table import IN_WIDE_TERMINAL, results_table
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from fcforge.data.simulated import simulate
 from fcforge.experiments.catalogue import PACKAGES, catalogue
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import load_experiment
-from fcforge.experiments.plan import missing_nodes
 from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.experiments.store import Store
+from fcforge.experiments.work import missing_nodes
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.methods.forge import Forge

@@ -22,9 +22,9 @@ from fcforge.core.spec import LearnerSpec, Training  # noqa: E402
 from fcforge.experiments import cluster as ours  # noqa: E402
 from fcforge.experiments.cluster import run_on, train_node, versions  # noqa: E402
 from fcforge.experiments.config import Experiment  # noqa: E402
-from fcforge.experiments.plan import Work  # noqa: E402
 from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment  # noqa: E402
 from fcforge.experiments.store import Store  # noqa: E402
+from fcforge.experiments.work import Work  # noqa: E402
 from real_runs import assert_same_run, fcforge  # noqa: E402
 
 # Dask's own business: ports in use, event loops that close late, slow workers

@@ -18,10 +18,10 @@ from fcforge.experiments.execute import (
     place_to_train,
     wanted_generators,
 )
-from fcforge.experiments.plan import Work
 from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
+from fcforge.experiments.work import Work
 from real_runs import small_experiment
 from small_world import cohort, learner_spec, plan_of, run_plan, run_spec
 
@@ -60,7 +60,7 @@ def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
     nodes, store = list(plan.nodes.values()), Store(tmp_path)
     wanted = wanted_generators(nodes)
     assert len(wanted) == 4  # two sites, two seeds
-    Trainer(cohort(), store).fit_generators(wanted)
+    Trainer(cohort(), store).parts.fit_generators(wanted)
     ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     run_plan(plan, store.root)
     assert len(ahead) == 4
@@ -72,7 +72,7 @@ def test_generators_without_lanes_are_left_to_whoever_needs_them(tmp_path):
     plan = plan_of(run_spec(learner_spec("forge"), 2))  # corr_gauss
     wanted = wanted_generators(list(plan.nodes.values()))
     assert wanted
-    Trainer(cohort(), Store(tmp_path)).fit_generators(wanted)
+    Trainer(cohort(), Store(tmp_path)).parts.fit_generators(wanted)
     assert not Store(tmp_path).generators.exists()
 
 

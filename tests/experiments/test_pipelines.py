@@ -26,12 +26,12 @@ from fcforge.experiments.pipelines import (
     scores,
     train,
 )
-from fcforge.experiments.plan import Traits, traits_of
 from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment
 from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.store import Store
 from fcforge.experiments.timing import estimate
 from fcforge.experiments.trainer import Trainer
+from fcforge.experiments.traits import Traits, traits_of
 from small_world import PUBLIC, cohort, learner_spec, order, plan_of, run_plan, run_spec
 
 HERE = Path(__file__).parent

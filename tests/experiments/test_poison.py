@@ -17,7 +17,7 @@ from fcforge.core.randomness import numpy_rng
 from fcforge.core.spec import RunSpec, Training
 from fcforge.core.subjects import FCBatch, Site
 from fcforge.data.cohort import Cohort
-from fcforge.experiments import trainer as trainer_module
+from fcforge.experiments import run_parts
 from fcforge.experiments.store import Store
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
@@ -89,9 +89,9 @@ def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(small_world, "cohort", with_age)
     plan = plan_of(spec)
     run_plan(plan, tmp_path / "clean")
-    honest = trainer_module.make_sites
+    honest = run_parts.make_sites
     monkeypatch.setattr(
-        trainer_module, "make_sites", lambda *a, **k: poisoned(honest(*a, **k))
+        run_parts, "make_sites", lambda *a, **k: poisoned(honest(*a, **k))
     )
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / part) for part in ("clean", "dirty"))

@@ -11,8 +11,8 @@ from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.spec import BaseModelSpec, LearnerSpec, Training
 from fcforge.data import splits as splits_module
 from fcforge.data.datasets import load_dataset
+from fcforge.experiments import lane_storage
 from fcforge.experiments import public_subjects as module
-from fcforge.experiments import trainer as trainer_module
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.public_subjects import fit_public, resolve_public
@@ -187,11 +187,12 @@ def test_without_a_start_confounds_come_from_the_sites_so_far(data, tmp_path):
     store = open_store(prepared, tmp_path / "run")
     trainer = Trainer(prepared.cohort, store)
     spec = prepared.plan.stages[0][0]
-    one, two = trainer.sites(spec.prefix(1)), trainer.sites(spec.prefix(2))
+    one, two = trainer.parts.sites(spec.prefix(1)), trainer.parts.sites(spec.prefix(2))
     name = spec.order[0]
     assert not torch.equal(one[name].train.fc, two[name].train.fc)
     assert torch.equal(
-        trainer.sites(spec.prefix(0))[name].train.fc, plain_site(trainer, name).train.fc
+        trainer.parts.sites(spec.prefix(0))[name].train.fc,
+        plain_site(trainer, name).train.fc,
     )
     # a memory filled at the first site is found again with the confounds of that time
     for node in prepared.plan.nodes.values():
@@ -202,7 +203,7 @@ def test_without_a_start_confounds_come_from_the_sites_so_far(data, tmp_path):
 def plain_site(trainer, name):
     from fcforge.data.splits import make_sites
 
-    return make_sites(trainer.cohort, 0)[name]
+    return make_sites(trainer.parts.cohort, 0)[name]
 
 
 def test_confounds_no_subject_has_are_named(data):
@@ -255,9 +256,9 @@ model = {{ name = "linear", features = "log+diagonal" }}
 
 def test_a_seeds_network_is_pretrained_once(data, tmp_path, monkeypatch):
     seen = []
-    real = trainer_module.pretrain
+    real = lane_storage.pretrain
     monkeypatch.setattr(
-        trainer_module,
+        lane_storage,
         "pretrain",
         lambda model, view, seed, *rest: (
             seen.append(seed) or real(model, view, seed, *rest)
@@ -269,10 +270,10 @@ def test_a_seeds_network_is_pretrained_once(data, tmp_path, monkeypatch):
     prepared = prepare(wanted)
     trainer = Trainer(prepared.cohort, open_store(prepared, tmp_path / "run"))
     firsts = [n for n in prepared.plan.nodes.values() if n.parent is None]
-    lane = {n.spec.seed: trainer.first_lane(n.spec) for n in firsts}
+    lane = {n.spec.seed: trainer.lanes.first_lane(n.spec) for n in firsts}
     assert sorted(seen) == [0, 1]
-    view = trainer.loader.public_view(firsts[0].spec)
-    model = trainer.learner(firsts[0].spec).model
+    view = trainer.parts.loader.public_view(firsts[0].spec)
+    model = trainer.parts.learner(firsts[0].spec).model
     for seed in (0, 1):
         alone = real(model, view, seed, firsts[0].spec.training, "cpu")
         for k, v in alone.params.items():

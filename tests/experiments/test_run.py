@@ -20,10 +20,10 @@ from fcforge.data.datasets import load_dataset
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.execute import Place
-from fcforge.experiments.plan import Work
 from fcforge.experiments.run import open_store, prepare, run_experiment, train
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
+from fcforge.experiments.work import Work
 from real_runs import (
     assert_same_run,
     contents,

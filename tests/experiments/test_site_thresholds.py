@@ -12,7 +12,7 @@ from fcforge.core.errors import ConfigError
 from fcforge.core.spec import LearnerSpec, Training
 from fcforge.core.subjects import FCBatch
 from fcforge.data.splits import make_sites
-from fcforge.experiments import trainer as trainer_module
+from fcforge.experiments import run_parts
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment, load_experiment
 from fcforge.experiments.run import open_store, prepare, run_experiment
@@ -133,7 +133,7 @@ def test_a_run_shows_both_and_the_plain_rows_stay_bit_for_bit(tmp_path):
 
 def test_no_test_person_decides_a_threshold(tmp_path, monkeypatch):
     """Other scans and diagnoses of the test people leave all that is fitted as it is."""
-    honest = trainer_module.make_sites
+    honest = run_parts.make_sites
 
     def poisoned(*args):
         return {
@@ -144,7 +144,7 @@ def test_no_test_person_decides_a_threshold(tmp_path, monkeypatch):
     prepared = prepare(small(own_threshold=True))
     stores = []
     for name, split in (("clean", honest), ("dirty", poisoned)):
-        monkeypatch.setattr(trainer_module, "make_sites", split)
+        monkeypatch.setattr(run_parts, "make_sites", split)
         stores.append(open_store(prepared, tmp_path / name))
         run_experiment(prepared, stores[-1], group=1)
     for spec, keys in prepared.plan.stages:

@@ -16,8 +16,8 @@ from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, Training
 from fcforge.experiments import cluster
 from fcforge.experiments.config import Experiment
-from fcforge.experiments.plan import Work
 from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment
+from fcforge.experiments.work import Work
 from real_runs import assert_same_run
 
 pytestmark = [

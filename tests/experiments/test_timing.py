@@ -7,11 +7,11 @@ import pytest
 
 from fcforge.experiments.config import load_experiment
 from fcforge.experiments.cost import Cost
-from fcforge.experiments.plan import Work
 from fcforge.experiments.run import Prepared, open_store, prepare
 from fcforge.experiments.store import Store
 from fcforge.experiments.timing import estimate
 from fcforge.experiments.trainer import Trainer
+from fcforge.experiments.work import Work
 from real_runs import finished, small_config
 
 

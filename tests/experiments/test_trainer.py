@@ -12,10 +12,10 @@ from fcforge.core.errors import ConfigError, FCForgeError
 from fcforge.core.leaks import Leaks
 from fcforge.core.spec import Conditions, LearnerSpec, Training
 from fcforge.data.splits import make_sites
-from fcforge.experiments.plan import Work
 from fcforge.experiments.site_loader import synthetic_name
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
+from fcforge.experiments.work import Work
 from fcforge.methods import build_learner
 from fcforge.replay.state import named
 from small_world import (
@@ -84,9 +84,9 @@ def test_synthetic_subjects_count_no_more_than_their_generator_and_leave_with_th
     plan = plan_of(spec)
     trainer = run_plan(plan, tmp_path)
     node = list(plan.nodes.values())[-1]
-    state = sum(trainer.loader.state_bytes.values())
+    state = sum(trainer.parts.loader.state_bytes.values())
     edges = cohort().n_rois * (cohort().n_rois - 1) // 2
-    assert len(trainer.loader.state_bytes) == 2
+    assert len(trainer.parts.loader.state_bytes) == 2
     kept = Store(tmp_path).read_meta(node.key)["memory_bytes"]
     assert state < kept < 2 * 210 * edges * 4
     files = list(trainer.store.generators.glob("subjects-*"))
@@ -256,12 +256,14 @@ def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
     node = next(n for n in plan.nodes.values() if n.depth == 1)
     trainer.run([n for n in plan.nodes.values() if n.depth == 0])
     job, learner = (
-        trainer.job(node.spec, trainer.load_lane(node)),
-        trainer.learner(node.spec),
+        trainer.parts.job(node.spec, trainer.load_lane(node)),
+        trainer.parts.learner(node.spec),
     )
-    whole = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
+    whole = lanes_that_fit(learner, job, trainer.parts.loader.bank, node.spec.training)
     free, _ = torch.cuda.mem_get_info()
     held = torch.empty(free * 3 // 4, dtype=torch.uint8, device="cuda")
-    quarter = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
+    quarter = lanes_that_fit(
+        learner, job, trainer.parts.loader.bank, node.spec.training
+    )
     del held
     assert 1 < quarter < whole / 2

@@ -201,11 +201,14 @@ def test_state_survives_the_store_bitwise(method, tmp_path):
             continue
         if lane is None or node.parent is None:
             lane = straight.load_lane(replace(node, parent=None))
-        job = straight.job(node.spec, lane)
+        job = straight.parts.job(node.spec, lane)
         (lane,) = trainer_module.learn_site(
-            straight.learner(node.spec), [job], straight.loader.bank, node.spec.training
+            straight.parts.learner(node.spec),
+            [job],
+            straight.parts.loader.bank,
+            node.spec.training,
         )
-        straight.write(node, lane, 0.0)
+        straight.lanes.write(node, lane, 0.0)
     a, b = (stored_lanes(plan, tmp_path / x) for x in ("reloaded", "straight"))
     assert a.keys() == b.keys()
     for key in a:
@@ -235,15 +238,15 @@ def test_keeps_is_true(method, trained):
         return
     spec = last.spec
     real = torch.cat(
-        [s.learning(with_val=True).fc for s in trainer.sites(spec).values()]
+        [s.learning(with_val=True).fc for s in trainer.parts.sites(spec).values()]
     )
     if keeps != "real subjects":
-        assert kept_subjects(trainer.learner(spec).model, lane, real) == []
+        assert kept_subjects(trainer.parts.learner(spec).model, lane, real) == []
     for rows in rows_of(lane.state).values():
-        held = trainer.loader.bank.real_rows(rows)
+        held = trainer.parts.loader.bank.real_rows(rows)
         assert bool(len(held)) is (keeps == "real subjects")
         if keeps == "synthetic subjects":
-            made = graphs.edges(trainer.loader.bank.fc(rows[rows >= 0]))
+            made = graphs.edges(trainer.parts.loader.bank.fc(rows[rows >= 0]))
             assert closest(made, graphs.edges(real)) < 0.999
 
 

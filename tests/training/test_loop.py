@@ -17,7 +17,7 @@ from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
 from fcforge.data.splits import make_sites
-from fcforge.experiments import trainer as trainer_module
+from fcforge.experiments import run_parts
 from fcforge.experiments.store import Store
 from fcforge.methods import Lane, Method
 from fcforge.methods.base import Learner
@@ -277,7 +277,7 @@ def test_joint_is_one_training_on_everybody(tmp_path):
     (node,) = [n for n in plan.nodes.values() if n.depth]
     assert node.shown == node.depth
     everybody = sum(
-        len(s.learning(with_val=True)) for s in trainer.sites(node.spec).values()
+        len(s.learning(with_val=True)) for s in trainer.parts.sites(node.spec).values()
     )
     lane = trainer.load_lane(replace(node, parent=node.key, shown=1))
     assert len(lane.state.rows.unique()) == everybody
@@ -294,7 +294,7 @@ def test_joint_is_one_training_on_everybody(tmp_path):
 
 # -- the test split ----------------------------------------------------------------------------
 def poison(monkeypatch) -> None:
-    honest = trainer_module.make_sites
+    honest = run_parts.make_sites
 
     def poisoned(*args, **kwargs):
         return {
@@ -305,7 +305,7 @@ def poison(monkeypatch) -> None:
             for name, site in honest(*args, **kwargs).items()
         }
 
-    monkeypatch.setattr(trainer_module, "make_sites", poisoned)
+    monkeypatch.setattr(run_parts, "make_sites", poisoned)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
     spec = run_spec(learner_spec("forge"), 3, training=training)
     plan = plan_of(replace(spec, leaks=Leaks(**{leak: True})))
     run_plan(plan, tmp_path / "clean")
-    honest = trainer_module.make_sites
+    honest = run_parts.make_sites
 
     def swapped(*args, **kwargs):  # finite poison: generators refuse NaN
         made = honest(*args, **kwargs)
@@ -353,7 +353,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
             for n, s in made.items()
         }
 
-    monkeypatch.setattr(trainer_module, "make_sites", swapped)
+    monkeypatch.setattr(run_parts, "make_sites", swapped)
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / x) for x in ("clean", "dirty"))
     same = [

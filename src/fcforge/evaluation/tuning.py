@@ -38,9 +38,10 @@ from fcforge.evaluation.tables import by_learner
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.execute import Place
+from fcforge.experiments.orders import list_orders
 from fcforge.experiments.pipelines import pipeline_of
-from fcforge.experiments.plan import Progress, list_orders
 from fcforge.experiments.run import Prepared, prepare, train
+from fcforge.experiments.work import Progress
 from fcforge.methods import METHODS
 from fcforge.methods.shared.synthetic_memory import LAMBDAS
 from fcforge.models import MODELS

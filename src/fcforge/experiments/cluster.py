@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from fcforge.core.errors import ConfigError, FCForgeError, StoreError
 from fcforge.experiments import execute
-from fcforge.experiments.plan import Node, Work
+from fcforge.experiments.plan import Node
 from fcforge.experiments.store import Store
+from fcforge.experiments.work import Work
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -14,14 +14,7 @@ from fcforge.core.spec import RunSpec
 from fcforge.core.subjects import Site
 from fcforge.core.target import Target
 from fcforge.experiments.config import Experiment
-from fcforge.experiments.plan import (
-    Plan,
-    make_plan,
-    read_stored_runs,
-    read_traits,
-    trainings,
-    traits_of,
-)
+from fcforge.experiments.plan import Plan, make_plan, read_stored_runs, trainings
 from fcforge.experiments.run_keys import keys_of_specs
 from fcforge.experiments.site_thresholds import (
     OWN,
@@ -30,6 +23,7 @@ from fcforge.experiments.site_thresholds import (
     without_fold,
 )
 from fcforge.experiments.store import Store
+from fcforge.experiments.traits import read_traits, traits_of
 
 if TYPE_CHECKING:
     from fcforge.data.cohort import Cohort

@@ -30,8 +30,8 @@ from fcforge.core.spec import (
 )
 from fcforge.experiments.config_code import allow_module, import_dataset, registries
 from fcforge.experiments.config_files import merge, read_config, resolve_data
+from fcforge.experiments.orders import Orders, list_orders
 from fcforge.experiments.pipelines import read_pipeline
-from fcforge.experiments.plan import Orders, list_orders
 from fcforge.experiments.site_thresholds import OWN_FOLDS
 
 SEEDS = (

@@ -24,8 +24,9 @@ from fcforge.core.formatting import counted
 from fcforge.core.spec import RunSpec
 from fcforge.data.datasets import load_dataset
 from fcforge.experiments.config_code import import_dataset
-from fcforge.experiments.plan import Node, Work
+from fcforge.experiments.plan import Node
 from fcforge.experiments.store import Store
+from fcforge.experiments.work import Work
 
 if TYPE_CHECKING:
     from fcforge.experiments.trainer import Trainer
@@ -126,7 +127,7 @@ def train(node: Node, root: str) -> str:
 def fit_generator(node: Node, root: str) -> None:
     """Fit the generator of a node's last site into the run folder's cache, and draw from it."""
     with _lock:
-        _trainer(node.spec, root).fit_generator(node.spec)
+        _trainer(node.spec, root).parts.fit_generator(node.spec)
 
 
 # -- here --------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ def _train_all(work: Work, jobs: int, pool: ProcessPoolExecutor) -> None:
 def run_lanes(work: Work, trainer: "Trainer") -> None:
     """Train all missing nodes in this process: learner by learner, depth by depth, many lanes."""
     if trainer.device.startswith("cuda"):
-        trainer.fit_generators(wanted_generators(work.todo))
+        trainer.parts.fit_generators(wanted_generators(work.todo))
 
     def order(node: Node) -> tuple[str, int]:
         return node.spec.learner.title, node.depth

@@ -36,31 +36,6 @@ _HANDED: dict[
 
 
 @dataclass(frozen=True)
-class Traits:
-    """Dependence of a learner's model on its sites.
-
-    Attributes
-    ----------
-    depends_on, keeps : str
-        As of `fcforge.methods.Method`.
-    grows : bool
-        Whether it continues from the state after the previous site; else it is trained on all
-        sites so far at every site.
-    """
-
-    depends_on: str
-    keeps: str
-    grows: bool = False
-
-
-TRAITS = {  # of an estimator, by its `keeps`; it is made afresh every time
-    "cumulative": Traits("set", "real subjects"),
-    "independent": Traits("site", "nothing"),
-    "partial_fit": Traits("order", "fitted estimator"),
-}
-
-
-@dataclass(frozen=True)
 class Pipeline(Checked):
     """Settings that decide the row of an estimator.
 

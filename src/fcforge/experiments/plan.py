@@ -1,106 +1,16 @@
-"""Orders form a tree: runs with a common prefix share the training of that prefix.
+"""The prefix tree of an experiment: runs with a common prefix share the training of that prefix."""
 
-Every scheduler (worker processes, lanes on a GPU, a Dask cluster) uses the same bookkeeping of it:
-which nodes may start, how many are done, and which states are no longer needed. A node's scores
-stay; its state is stored only while a later node of the plan waits for it.
-"""
-
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import permutations
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
-
-from fcforge.core.errors import ConfigError
 from fcforge.core.formatting import counted
-from fcforge.core.names import check_names
-from fcforge.core.randomness import numpy_rng
-from fcforge.core.spec import LearnerSpec, RunSpec
-from fcforge.experiments.pipelines import PIPELINE, TRAITS, Traits, pipeline_of
+from fcforge.core.spec import RunSpec
 from fcforge.experiments.run_keys import run_key
-from fcforge.experiments.store import MISSING, Store
-
-# -- which orders ------------------------------------------------------------------------------
-MOST_ORDERS = 5040  # all orders of 7 sites
-Orders = Literal["all"] | int | tuple[tuple[str, ...], ...]
-"""All, a number of random ones, or the orders themselves."""
+from fcforge.experiments.traits import Traits, traits_of
 
 
-def list_orders(asked: Orders, sites: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the site orders of a config, checked against the dataset's sites."""
-    if asked == "all" or isinstance(asked, int):
-        return _pick_orders(sites, asked)
-    known = f"The dataset has: {', '.join(sites)}."
-    if not asked or len(set(asked)) < len(asked):
-        raise ConfigError("orders is empty or lists an order twice.", do=known)
-    for order in asked:
-        check_names(f"site in order {list(order)}:", order, sites)
-        if not order or len(set(order)) < len(order):
-            what = f"order {list(order)} is empty or repeats a site."
-            raise ConfigError(what, do=known)
-    return [tuple(order) for order in asked]
-
-
-def _pick_orders(
-    sites: Sequence[str], wanted: Literal["all"] | int
-) -> list[tuple[str, ...]]:
-    """Return all orders, or that many different random ones, equal on every machine."""
-    there_are = math.factorial(len(sites))
-    n = there_are if wanted == "all" else wanted
-    if not 1 <= n <= there_are:
-        what = f"orders = {wanted}, but {len(sites)} sites have {there_are} orders."
-        raise ConfigError(what, do=f"Give 1 to {there_are}, or 'all'.")
-    if n > MOST_ORDERS:
-        what = f"orders = {wanted!r}: of {len(sites)} sites, more than {MOST_ORDERS} orders "
-        do = f"Give orders = a number up to {MOST_ORDERS}, or a list of orders."
-        raise ConfigError(what + "are too many to run.", do=do)
-    rng = numpy_rng(0, "orders", *sites)
-    if there_are <= MOST_ORDERS:
-        every = list(permutations(sites))
-        if wanted == "all":
-            return every
-        chosen = rng.choice(len(every), n, replace=False)
-        return [every[i] for i in np.sort(chosen)]
-    found = dict[tuple[str, ...], None]()
-    while len(found) < n:  # far fewer than there are: hardly one is drawn twice
-        places = rng.permutation(len(sites))
-        order = tuple(sites[place] for place in places)
-        found[order] = None
-    return list(found)
-
-
-# -- traits of learners, which a run folder keeps for reports ------------------------------------
-def traits_of(
-    learner: LearnerSpec, known: Mapping[str, Traits] | None = None
-) -> Traits:
-    """Return the traits of a learner: those `known` of its method, or those of the method's class."""
-    pipeline = pipeline_of(learner)
-    if pipeline is not None:
-        return TRAITS[pipeline.keeps]
-    name = learner.method.name
-    if known and name in known:
-        return known[name]
-    from fcforge.methods import METHODS
-
-    method = METHODS[name]
-    return Traits(method.depends_on, method.keeps, not method.from_scratch)
-
-
-def stored_traits(learners: Iterable[LearnerSpec]) -> dict[str, Any]:
-    """Return the traits of the learners' methods by name, as a run folder keeps them."""
-    own = [learner for learner in learners if learner.method.name != PIPELINE]
-    return {learner.method.name: asdict(traits_of(learner)) for learner in own}
-
-
-def read_traits(stored: Mapping[str, Any]) -> dict[str, Traits]:
-    """Return the traits that `stored_traits` has written."""
-    return {name: Traits(**said) for name, said in stored.items()}
-
-
-# -- the tree -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Node:
     """One site training: a learner that has seen ``spec.order[:-1]`` learns ``spec.order[-1]``.
@@ -298,80 +208,3 @@ def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> dict[str, Node]
         found.append(replace(node, parent=parent, shown=shown))
     parents = {node.parent for node in found}
     return {n.key: replace(n, continued=n.key in parents) for n in found}
-
-
-Progress = Callable[
-    [int, int, str], Any
-]  # (site trainings done, in all, what was done last)
-
-
-def missing_nodes(plan: Plan, store: Store) -> list[Node]:
-    """Return the nodes to train, shallow first.
-
-    A node is trained if it is not stored, if its files are not as they were written, or if a node
-    to train starts from its lane and the lane is not there.
-    """
-    written = store.done()
-    missing = []
-    parents = set[str | None]()
-    for key, node in reversed(plan.nodes.items()):
-        files = store.verify(key) if key in written else MISSING
-        if not files.scores or (key in parents and not files.lane):
-            missing.append(node)
-            parents.add(node.parent)
-    return missing[::-1]
-
-
-class Work:
-    """Plan in training.
-
-    Attributes
-    ----------
-    store : Store
-    todo : list of Node
-        What was missing at the beginning, shallow first.
-    """
-
-    def __init__(self, plan: Plan, store: Store, progress: Progress) -> None:
-        self.todo = missing_nodes(plan, store)
-        self.store = store
-        self._progress = progress
-        self._total = plan.trainings
-        self._finished = plan.trainings - trainings(self.todo)
-        self._children: dict[str, dict[str, Node]] = defaultdict(dict)
-        for node in self.todo:
-            if node.parent is not None:
-                self._children[node.parent][node.key] = node
-        missing = {node.key: node for node in self.todo}
-        for key in plan.nodes.keys() - missing.keys() - self._children.keys():
-            store.drop_lane(key)  # a killed run may have left it
-        for key in missing:
-            store.drop(key)
-        self._ready = [node for node in self.todo if node.parent not in missing]
-        progress(self._finished, self._total, "")
-
-    def take(self) -> Node | None:
-        """Return a node whose parent is stored, or None if there is none at the moment.
-
-        The deepest comes first: a chain ends before another begins, so that few states wait.
-        """
-        if not self._ready:
-            return None
-        depths = [node.depth for node in self._ready]
-        return self._ready.pop(depths.index(max(depths)))
-
-    def done(self, nodes: Sequence[Node], what: str) -> None:
-        """Count stored nodes, release their children, and delete states that are no longer needed."""
-        for node in nodes:
-            waiting = self._children[node.key].values()
-            self._ready += waiting
-            if not waiting:  # a damaged node whose later nodes are all stored
-                self.store.drop_lane(node.key)
-            if node.parent is not None:
-                self._children[node.parent].pop(node.key)
-                if not self._children[node.parent]:
-                    self.store.drop_lane(node.parent)
-        self._finished += trainings(nodes)
-        if self._finished == self._total:
-            self.store.drop_subjects()
-        self._progress(self._finished, self._total, what)

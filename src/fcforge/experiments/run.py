@@ -16,16 +16,11 @@ from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_code import import_dataset, import_parts
 from fcforge.experiments.execute import Place, default_jobs, run_lanes, run_local
 from fcforge.experiments.pipelines import pipeline_of
-from fcforge.experiments.plan import (
-    Plan,
-    Progress,
-    Work,
-    make_plan,
-    stored_runs,
-    stored_traits,
-)
+from fcforge.experiments.plan import Plan, make_plan, stored_runs
 from fcforge.experiments.public_subjects import resolve_public
 from fcforge.experiments.store import MADE_BY, Store
+from fcforge.experiments.traits import stored_traits
+from fcforge.experiments.work import Progress, Work
 
 
 @dataclass(frozen=True)

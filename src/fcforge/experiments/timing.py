@@ -12,11 +12,13 @@ from fcforge.core.spec import RunSpec
 from fcforge.experiments.cost import Cost
 from fcforge.experiments.execute import wanted_generators
 from fcforge.experiments.pipelines import pipeline_of
-from fcforge.experiments.plan import Node, missing_nodes, traits_of
+from fcforge.experiments.plan import Node
 from fcforge.experiments.run import Prepared
 from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
+from fcforge.experiments.traits import traits_of
+from fcforge.experiments.work import missing_nodes
 from fcforge.nn.resources import one_thread
 
 SHORT = 1  # epochs of a short and of a long trial: FORGE chooses subjects before
@@ -68,7 +70,7 @@ def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
         kind = node.spec.learner.generator
         if kind not in known:
             before = trainer.store.size()
-            seconds = _clocked(trainer.fit_generator, node.spec)
+            seconds = _clocked(trainer.parts.fit_generator, node.spec)
             known[kind] = Trial(seconds, trainer.store.size() - before)
         found.append(known[kind])
     return found
@@ -83,7 +85,7 @@ def _train(trainer: Trainer, spec: RunSpec) -> Trial:
     sizes = {file.suffix: file.stat().st_size for file in files}
     state = sizes.pop(".safetensors", 0)
     own = not pipeline_of(spec.learner)
-    if own and trainer.learner(spec).method.fits:  # else there are no epochs
+    if own and trainer.parts.learner(spec).method.fits:  # else there are no epochs
         more = _clocked(trainer.run, [_brief(spec, LONG)]) - seconds
         seconds += max(more, 0.0) * (spec.training.epochs - SHORT) / (LONG - SHORT)
     if traits_of(spec.learner).grows:  # the others were learned before

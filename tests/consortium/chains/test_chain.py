@@ -86,8 +86,8 @@ def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path):
         assert bool(there.any())
         assert torch.equal(there, places >= 0)
         kept = state.remembered.batch().select(places[there])
-        assert torch.equal(trainer.loader.bank.fc(rows[there]), kept.fc)
-        assert torch.equal(trainer.loader.bank.y[rows[there]], kept.y)
+        assert torch.equal(trainer.parts.loader.bank.fc(rows[there]), kept.fc)
+        assert torch.equal(trainer.parts.loader.bank.y[rows[there]], kept.y)
 
 
 def test_a_memory_survives_two_hops_with_its_sites():
@@ -111,7 +111,7 @@ def test_what_a_step_says_is_measured_on_the_run_s_network(tmp_path):
     step = exchange.model.steps[-1]
     trainer = Trainer(cohort(), store)
     spec = nodes[keys[2]].spec
-    model = trainer.learner(spec).model
+    model = trainer.parts.learner(spec).model
     lane = exchange.model.state.lane
     batch = exchange.model.state.held_out.of_site(0)
     logits = model.apply(lane.params, lane.stats, model.prepare(batch.fc)).logits
@@ -119,7 +119,7 @@ def test_what_a_step_says_is_measured_on_the_run_s_network(tmp_path):
     assert step.held_out[SITES[0]] == round(float(right), 4)
     # the accuracy on the own real test split is the run's score, as coarse as small counts ask
     p = store.read_scores(keys[2])[SITES[1]]
-    y = trainer.sites(spec)[SITES[1]].test.y.numpy()
+    y = trainer.parts.sites(spec)[SITES[1]].test.y.numpy()
     counts = (step.counts.test.controls, step.counts.test.patients)
     own = published_share(float(((p > 0.5) == y).mean()), counts)
     assert step.own_test == own

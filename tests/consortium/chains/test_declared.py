@@ -26,7 +26,7 @@ def test_every_state_is_as_declared(method, params, tmp_path):
     trainer = run_plan(plan, tmp_path)
     for node in (n for n in plan.nodes.values() if n.depth):
         lane = trainer.load_lane(replace(node, parent=node.key))
-        learner = trainer.learner(node.spec)
+        learner = trainer.parts.learner(node.spec)
         found = declared_state(learner.method, learner.model, lane, node.depth)
         state = named(lane.state)
         assert found.keys() == state.keys()

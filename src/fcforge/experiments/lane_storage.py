@@ -1,0 +1,126 @@
+"""Lanes of the nodes of a run: their beginning, and their way to and from the store."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fcforge.core.component import Component
+from fcforge.core.spec import LearnerSpec, RunSpec
+from fcforge.experiments.environment import describe
+from fcforge.experiments.plan import Node
+from fcforge.experiments.run_keys import run_key
+from fcforge.experiments.run_parts import RunParts
+from fcforge.experiments.site_loader import spec_of_pool
+from fcforge.generators.cache import is_stored, read_tensors, write_tensors
+from fcforge.methods import Lane
+from fcforge.replay.bank import PoolName
+from fcforge.replay.state import counted
+from fcforge.training.start import pretrain, start_lane
+
+# addresses of the subjects that a state remembers, beside its tensors
+POOL = "pool"
+ITEM = "item"
+
+
+class LaneStorage:
+    """Reads the lane that a node continues from, and writes the lane that it has trained.
+
+    Parameters
+    ----------
+    parts : RunParts
+        Sites, learners and evaluators of the dataset; its store is read and written.
+    """
+
+    def __init__(self, parts: RunParts) -> None:
+        self.parts = parts
+        self.store = parts.store
+        self.device = parts.device
+
+    # -- from the store ------------------------------------------------------------------------
+    def first_lane(self, spec: RunSpec) -> Lane:
+        """Return the lane before the first site: untrained, or trained on the public subjects."""
+        learner = self.parts.learner(spec)
+        view = self.parts.loader.public_view(spec)
+        trained = None
+        if view is not None and learner.method.fits:
+            model = LearnerSpec(Component("finetune"), spec.learner.model)
+            alone = replace(spec, learner=model, order=(), left_out=None)
+            path = self.store.generators / f"pretrained-{run_key(alone)}.safetensors"
+            if not is_stored(path):
+                given = (learner.model, view, spec.seed, spec.training, self.device)
+                write_tensors(path, pretrain(*given).named())
+            trained = Lane.from_named(read_tensors(path, self.device))
+        return start_lane(learner, spec.seed, self.device, view, trained)
+
+    def parent_lane(self, node: Node) -> Lane:
+        """Return the lane of a node's parent, or the first lane of a node that has none."""
+        if node.parent is None:
+            return self.first_lane(node.spec)
+        tensors = self.store.read_lane(node.parent)
+        address = tensors.pop(POOL), tensors.pop(ITEM)
+        moved = {name: value.to(self.device) for name, value in tensors.items()}
+        state_type = self.parts.learner(node.spec).method.State
+        lane = Lane.from_named(moved, state_type)
+        meta = self.store.read_meta(node.parent)
+        pools = [PoolName.from_json(pool) for pool in meta["pools"]]
+        for pool in pools:
+            self._ensure_pool(node.spec, pool)
+        rows = self.parts.loader.bank.locate(pools, *address)
+        return lane._replace(state=self.parts.loader.from_places(lane.state, rows))
+
+    def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
+        if pool in self.parts.loader.bank:
+            return
+        spec = spec_of_pool(spec, pool)
+        site = self.parts.sites(spec)[pool.site]
+        if pool.kind == "synthetic":
+            self.parts.loader.synthetic(site, spec, pool.size)
+        else:
+            self.parts.loader.view(site, spec)
+
+    # -- to the store --------------------------------------------------------------------------
+    def memory_bytes(self, lane: Lane, held: Mapping[PoolName, int]) -> int:
+        """Return the bytes that a lane keeps beyond the network.
+
+        A remembered subject counts its FC edges; synthetic ones of a site together count no more
+        than the state of their generator, which the run folder holds instead of them.
+
+        Parameters
+        ----------
+        lane : Lane
+        held : mapping
+            Number of remembered subjects of each pool.
+        """
+        total = 0
+        for pool, n in held.items():
+            taken = n * edge_bytes(self.parts.cohort.n_rois)
+            total += min(taken, self.parts.loader.state_bytes.get(pool, taken))
+        return total + sum(v.numel() * v.element_size() for v in counted(lane.state))
+
+    def write(self, node: Node, lane: Lane, seconds: float) -> None:
+        """Evaluate a lane on every site and store the node."""
+        state, rows = self.parts.loader.to_places(lane.state)
+        pools, pool, item = self.parts.loader.bank.address(rows)
+        held = Counter(pools[k] for k in pool.tolist())
+        facts = {
+            "seconds": seconds,
+            "memory_bytes": self.memory_bytes(lane, held),
+            "pools": [list(p) for p in pools],
+        }
+        stored = None
+        if node.depth and node.continued:
+            stored = {**lane._replace(state=state).named(), POOL: pool, ITEM: item}
+        found = self.parts.evaluator(node.spec).scores(lane)
+        self.write_node(node, facts, found, stored)
+
+    def write_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
+        """Write scores, and tensors where there are some."""
+        fixed = {"spec": node.spec.to_json(), "parent": node.parent}
+        meta = {**fixed, **facts, "environment": describe(self.device)}
+        self.store.write_node(node.key, meta, *arrays)
+
+
+def edge_bytes(n_rois: int) -> int:
+    """Return the bytes of the FC edges of a subject."""
+    return n_rois * (n_rois - 1) // 2 * 4

@@ -1,0 +1,157 @@
+"""Sites, public subjects, learners and generators that the runs of a dataset share."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fcforge.core.component import Component
+from fcforge.core.spec import BaseModelSpec, RunSpec
+from fcforge.core.subjects import Site
+from fcforge.data.cohort import Cohort
+from fcforge.data.confounds import fit_on_training
+from fcforge.data.splits import make_sites
+from fcforge.experiments.config_code import import_parts
+from fcforge.experiments.plan import Node
+from fcforge.experiments.public_subjects import Public, fit_public
+from fcforge.experiments.site_loader import SiteLoader, site_conditions
+from fcforge.experiments.site_thresholds import without_fold
+from fcforge.experiments.store import Store
+from fcforge.generators.base import Generator
+from fcforge.generators.cache import fit_together
+from fcforge.methods import Lane, Learner, build_learner
+from fcforge.training.evaluation import Evaluator
+from fcforge.training.lanes import Job
+
+
+class SiteKey(NamedTuple):
+    """Everything that decides the sites of a dataset, split and without confounds."""
+
+    seed: int
+    conditions: str
+    fitted_on: tuple[str, ...]
+
+
+class LearnerKey(NamedTuple):
+    """Everything that decides a learner of a dataset, beside its generator."""
+
+    method: Component
+    model: Component
+
+
+class RunParts:
+    """Builds each part of a dataset's runs once: sites, public subjects, learners, evaluators.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    store : Store
+        Its cache keeps fitted generators.
+    device : str
+    """
+
+    def __init__(self, cohort: Cohort, store: Store, device: str = "cpu") -> None:
+        self.cohort = cohort
+        self.store = store
+        self.device = device
+        self.loader = SiteLoader(device, store.generators, self.public)
+        self._sites: dict[SiteKey, dict[str, Site]] = {}
+        self._learners: dict[LearnerKey, Learner] = {}
+        self._evaluators: dict[tuple[SiteKey, LearnerKey], Evaluator] = {}
+        self._public: dict[tuple[BaseModelSpec | None, tuple[str, ...]], Public] = {}
+
+    def sites(self, spec: RunSpec) -> dict[str, Site]:
+        """Return the sites of a seed, split and without confounds."""
+        key = _site_key(spec)
+        if key not in self._sites:
+            if spec.fitted_on:  # one set of sites for every prefix: keep the last few
+                _forget_oldest(self._sites, 6)
+                _forget_oldest(self._evaluators, 6)
+            split = make_sites(self.cohort, spec.seed, spec)
+            if spec.left_out is not None:
+                out = (spec.left_out, spec.seed)
+                split = {n: without_fold(site, *out) for n, site in split.items()}
+            self._sites[key] = self._without_confounds(spec, split)
+        return self._sites[key]
+
+    def _without_confounds(
+        self, spec: RunSpec, sites: dict[str, Site]
+    ) -> dict[str, Site]:
+        """Remove the effect of the confounds from every scan.
+
+        It is estimated on the public subjects, or without a base model on the sites so far.
+        """
+        step = None
+        if spec.fitted_on:
+            fitted_on = [sites[name] for name in spec.fitted_on]
+            step = fit_on_training(fitted_on, spec.confounds)
+        elif spec.confounds and spec.base_model:
+            step = self.public(spec).confounds
+        if step is None:
+            return sites
+        return {name: step.apply(site) for name, site in sites.items()}
+
+    def public(self, spec: RunSpec) -> Public:
+        """Return the public subjects of a run and their base model."""
+        key = spec.base_model, spec.confounds
+        if key not in self._public:
+            assert spec.base_model is not None
+            self._public[key] = fit_public(spec.base_model, spec.confounds)
+        return self._public[key]
+
+    def learner(self, spec: RunSpec) -> Learner:
+        """Return the learner of a spec; equal learners share one object and its prepared inputs."""
+        key = learner_key(spec)
+        if key not in self._learners:
+            import_parts(spec.learner)
+            n_rois = self.cohort.n_rois
+            target = self.cohort.target
+            self._learners[key] = build_learner(spec.learner, n_rois, target=target)
+        return self._learners[key]
+
+    def evaluator(self, spec: RunSpec) -> Evaluator:
+        """Return the evaluator of a spec's sites and learner."""
+        key = _site_key(spec), learner_key(spec)
+        if key not in self._evaluators:
+            sites = self.sites(spec)
+            self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
+        return self._evaluators[key]
+
+    def fit_generator(self, spec: RunSpec) -> None:
+        """Fit the generator of the last site and draw from it, into the store's cache."""
+        if n := self.learner(spec).method.n_synthetic:
+            self.loader.synthetic(self.sites(spec)[spec.order[-1]], spec, n)
+
+    def fit_generators(self, nodes: Sequence[Node]) -> None:
+        """Fit the generators of the nodes' last sites on this trainer's device, side by side.
+
+        Generators that do not train in lanes are fitted when they are needed.
+        """
+        alike: dict[Component | None, tuple[Generator, list[Any]]] = {}
+        for node in nodes:
+            last = self.sites(node.spec)[node.spec.order[-1]]
+            generator, *people = self.loader.generator_for(last, node.spec)
+            named = node.spec.learner.generator
+            alike.setdefault(named, (generator, []))[1].append(people)
+        for generator, wanted in alike.values():
+            if generator.in_lanes():
+                fit_together(generator, wanted, self.store.generators, self.device)
+
+    def job(self, spec: RunSpec, lane: Lane) -> Job:
+        """Return the job of a lane that is to learn the last site of a spec's order."""
+        site = spec.order[-1]
+        peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
+        view = self.loader.view(self.sites(spec)[site], spec)
+        return Job(lane, view, spec.seed, spec.order, peek)
+
+
+def _site_key(spec: RunSpec) -> SiteKey:
+    return SiteKey(spec.seed, site_conditions(spec), spec.fitted_on)
+
+
+def learner_key(spec: RunSpec) -> LearnerKey:
+    """Return everything that decides the learner of a spec, beside its generator."""
+    return LearnerKey(spec.learner.method, spec.learner.model)
+
+
+def _forget_oldest(cache: dict[Any, Any], most: int) -> None:
+    while len(cache) >= most:
+        cache.pop(next(iter(cache)))
