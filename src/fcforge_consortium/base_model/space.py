@@ -318,7 +318,8 @@ def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
     r"""Return principal directions (p, K) of centred rows x (n, p), and variances (K + 1,).
 
     K is at most `most` and less than n. The largest entry of each direction is positive. Variances
-    are those of :math:`x / \sqrt p`; the last one is the mean over all other directions.
+    are those of :math:`x / \sqrt p`; the last one is the mean over all other directions, and 0
+    where there are none (their sum would be nothing but rounding noise, which differs by CPU).
     """
     n, p = x.shape
     k = min(most, n - 1, p)
@@ -328,6 +329,7 @@ def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
     lead = np.abs(axes).argmax(0)
     axes = axes * np.sign(axes[lead, np.arange(k)])
     along = value[: -k - 1 : -1] / (n * p)
-    left = max(value.sum() / (n * p) - along.sum(), 0.0)
+    complete = k == min(n - 1, p)
+    left = 0.0 if complete else max(value.sum() / (n * p) - along.sum(), 0.0)
     each = left / max(p - k, 1)
     return rounded(axes), rounded(np.append(along, each))
