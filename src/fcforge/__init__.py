@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from fcforge.generators.standalone import FCMVAE, FCGenerator
     from fcforge.imaging.atlas import load_atlas
+    from fcforge.models.torch_module import TorchModule
     from fcforge.python_api import run
     from fcforge.replay.hcts import HCTS
 
@@ -31,6 +32,7 @@ __all__ = [
     "ForgeRegressor",
     "MatrixLog",
     "SiteHarmoniser",
+    "TorchModule",
     "__version__",
     "load_atlas",
     "run",
@@ -40,6 +42,7 @@ _HOMES = {
     "FCGenerator": "fcforge.generators.standalone",
     "FCMVAE": "fcforge.generators.standalone",
     "HCTS": "fcforge.replay.hcts",
+    "TorchModule": "fcforge.models.torch_module",
     "load_atlas": "fcforge.imaging.atlas",
     "run": "fcforge.python_api",
 }

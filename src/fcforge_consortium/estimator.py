@@ -81,6 +81,10 @@ class OnRecord(FittedOnRecord):
     # -- learning ----------------------------------------------------------------------------------
     def _learn_sites(self, subjects: Cohort, first: bool) -> Any:
         """Return the model after the sites of a call; receipts are kept if all were learned."""
+        if self._own_module is not None:
+            what = f"model {type(self.model).__name__!r} is code of yours, which no file can hold."
+            do = "Name a model of `fcforge list models`."
+            raise ConfigError(what, do=do)
         if not first:
             self._require_same_params()
         model: Any = self._begin(subjects) if first else self.model_

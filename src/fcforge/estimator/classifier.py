@@ -49,8 +49,11 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     method : str or None
         Continual-learning method (``fcforge list methods``). "ridge" is the closed form
         "analytic". None is FORGE, or ridge with ``features="any"``.
-    model : str or None
-        Classifier (``fcforge list models``). None is the linear model of the matrix logarithm.
+    model : str, torch.nn.Module, TorchModule or None
+        Classifier: a name of ``fcforge list models``, or ``"module:Class"``, which imports code.
+        None is the linear model of the matrix logarithm. A module of PyTorch or PyTorch
+        Geometric is trained as it is; `fcforge.TorchModule` says what its ``forward`` gets, and
+        ``model__inputs``, ``model__readout`` and ``model__tau`` set it.
     generator : str or None
         Generator of synthetic subjects. None is "corr_gauss" for methods that replay synthetic
         subjects, and none for other methods. "fcm_vae" is the paper's; it takes minutes to fit.

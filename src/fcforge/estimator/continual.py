@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
@@ -28,11 +29,13 @@ from fcforge.estimator import people as people_module
 from fcforge.estimator import storage
 from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
 from fcforge.estimator.trained import SiteSettings, TrainedModel
+from fcforge.experiments.config_code import import_parts
 from fcforge.generators import GENERATORS
 from fcforge.generators.progress import listening
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.models.edge import WHOLE_LOG
+from fcforge.models.torch_module import TorchModule
 
 RIDGE = "ridge"
 CLOSED_FORM = "analytic"
@@ -96,7 +99,7 @@ class ContinualEstimator(Fitted, ABC):
     """
 
     method: str | None = None
-    model: str | None = None
+    model: "str | nn.Module | TorchModule | None" = None
     generator: str | None = None
     epochs: int | None = None
     batch_size: int = Training.batch_size
@@ -162,7 +165,10 @@ class ContinualEstimator(Fitted, ABC):
         held = getattr(self, parameter)
         given = dict(held) if isinstance(held, Mapping) else {}
         cls: Any = Training
-        if registry is not None:
+        if part == "model" and self._own_module is not None:
+            given = {**self._own_module, **given}
+            cls, hidden = TorchModule, (*hidden, "module")
+        elif registry is not None:
             cls = _known(registry, self._part_name(part))
             if cls is None:
                 return given
@@ -182,10 +188,20 @@ class ContinualEstimator(Fitted, ABC):
         if part == "method":
             return method
         if part == "model":
-            return self._usual_model(method) if self.model is None else self.model
+            if self._own_module is not None:
+                return TorchModule.name
+            return self._usual_model(method) if self.model is None else str(self.model)
         if self.generator is not None or not self._needs_generator(method):
             return "" if self.generator is None else self.generator
         return GENERATOR
+
+    @property
+    def _own_module(self) -> dict[str, Any] | None:
+        """Return the settings of a model given as an object; None for one given by name."""
+        if isinstance(self.model, TorchModule):
+            names = ("module", "readout", "inputs", "tau")
+            return {name: getattr(self.model, name) for name in names}
+        return {"module": self.model} if isinstance(self.model, nn.Module) else None
 
     def _method_name(self) -> str:
         """Return the registered name of the method."""
@@ -399,6 +415,7 @@ class ContinualEstimator(Fitted, ABC):
 
     def _learner_spec(self) -> LearnerSpec:
         """Return method, model and generator of the parameters."""
+        self._require_names()
         method = self._part_name("method")
         model = self._part_name("model")
         if self.features == "any" and model not in (LINEAR, "mlp"):
@@ -407,11 +424,33 @@ class ContinualEstimator(Fitted, ABC):
         known = _known(METHODS, method)
         if known is not None and known.features and self.features == "fc":
             params = {"features": known.features, **(self.model_params or {})}
-        return LearnerSpec(
+        if self._own_module is not None:
+            params = {**self._own_module, **(self.model_params or {})}
+        spec = LearnerSpec(
             Component(method, dict(self.method_params or {})),
             Component(model, params),
             self._generator(),
         )
+        import_parts(spec)
+        return spec
+
+    def _require_names(self) -> None:
+        """Raise `ConfigError` unless each part of the learner is named by a text."""
+        values = {
+            name: getattr(self, name) for name in ("method", "model", "generator")
+        }
+        for name, value in values.items():
+            if value is None or isinstance(value, str):
+                continue
+            if name == "model" and self._own_module is not None:
+                continue
+            what = f"{name}={value!r:.80} is not a name."
+            do = f"See `fcforge list {name}s`."
+            if name == "model":
+                do = "Give a name of `fcforge list models` or an object of a torch.nn.Module."
+            if isinstance(value, type):
+                do = f"Give an object, {name}={value.__name__}(...), not its class."
+            raise ConfigError(what, do=do)
 
     def _generator(self) -> Component | None:
         """Return the generator, or None where the method needs none and none is given."""
@@ -532,6 +571,14 @@ class ContinualEstimator(Fitted, ABC):
                 f"method '{self._method_name()}' keeps real subjects, which the file would hold.",
                 do="Choose a method that keeps none, or give allow_real_subjects=True.",
             )
+        spec = self.model_.learner_spec
+        for part in (spec.method, spec.model):
+            if ":" in part.name or part.name == TorchModule.name:
+                raise ConfigError(
+                    f"{part.name!r} is code of yours, which a file cannot hold.",
+                    do="Keep the estimator with joblib.dump, or register the class as an entry "
+                    "point of fcforge.models (or fcforge.methods).",
+                )
         mean = None
         if self._n_seen >= FEWEST_STORED and hasattr(self, "mean_fc_"):
             mean = torch.from_numpy(np.clip(self.mean_fc_, -1, 1).astype(np.float32))

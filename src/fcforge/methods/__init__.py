@@ -18,7 +18,7 @@ from fcforge.core.spec import LearnerSpec
 from fcforge.core.target import TWO_CLASSES, Target
 from fcforge.generators import GENERATORS, make_generator
 from fcforge.methods.base import Batch, Lane, Learner, Method, Replay
-from fcforge.models import MODELS
+from fcforge.models import make_model
 from fcforge.models.attribution import Scorer
 
 METHODS: Registry[type[Method]] = registered(__name__, Method)
@@ -58,8 +58,7 @@ def build_learner(
     _require_parts(spec, method, has_base_model, where)
     default = {"features": method.features} if method.features else {}
     named = replace(spec.model, params={**default, **spec.model.params})
-    size = {"n_rois": n_rois, "n_outputs": target.outputs}
-    model = build("model", named, MODELS, **size)
+    model = make_model(named, n_rois, target.outputs)
     parts: list[Any] = [method, model]
     if spec.generator is not None:
         parts.append(GENERATORS[spec.generator.name])

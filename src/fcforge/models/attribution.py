@@ -45,7 +45,8 @@ class Scorer:
         if isinstance(model, Linear):
             linear = plain and model.features in ("z", "centred")
             return cls(margin, 1 if linear else SMOOTH if plain else KINKED)
-        tau = getattr(model, "tau", None)
+        sees_graph = getattr(model, "inputs", "dense") in ("dense", "sparse")
+        tau = getattr(model, "tau", None) if sees_graph else None
         if tau is None:
             return cls(margin, KINKED)
         absolute = getattr(model, "edges", "positive") == "absolute"
