@@ -64,6 +64,7 @@ def accuracy(method, model):
 
 
 results = {method: accuracy(method, own) for method in ("finetune", "forge")}
+print("accuracy at every hospital after the last of them was learned")
 for method, by_hospital in results.items():
     line = "  ".join(f"{name} {value:.2f}" for name, value in by_hospital.items())
     print(f"{method:9} {line}")
