@@ -17,6 +17,7 @@ from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.public_subjects import fit_public, resolve_public
 from fcforge.experiments.run import open_store, prepare, run_experiment
+from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 
 LOG = Component("linear", {"features": "log+diagonal"})
@@ -260,8 +261,8 @@ def test_a_seeds_network_is_pretrained_once(data, tmp_path, monkeypatch):
     monkeypatch.setattr(
         lane_storage,
         "pretrain",
-        lambda model, view, seed, *rest: (
-            seen.append(seed) or real(model, view, seed, *rest)
+        lambda model, view, seeds, *rest: (
+            seen.append(list(seeds)) or real(model, view, seeds, *rest)
         ),
     )
     wanted = experiment(
@@ -271,10 +272,20 @@ def test_a_seeds_network_is_pretrained_once(data, tmp_path, monkeypatch):
     trainer = Trainer(prepared.cohort, open_store(prepared, tmp_path / "run"))
     firsts = [n for n in prepared.plan.nodes.values() if n.parent is None]
     lane = {n.spec.seed: trainer.lanes.first_lane(n.spec) for n in firsts}
-    assert sorted(seen) == [0, 1]
+    assert sorted(seen) == [[0], [1]]
     view = trainer.parts.loader.public_view(firsts[0].spec)
     model = trainer.parts.learner(firsts[0].spec).model
     for seed in (0, 1):
-        alone = real(model, view, seed, firsts[0].spec.training, "cpu")
+        (alone,) = real(model, view, [seed], firsts[0].spec.training, "cpu")
         for k, v in alone.params.items():
             assert torch.equal(lane[seed].params[k], v)
+    # a group of lanes pretrains its seeds side by side
+    seen.clear()
+    store = Store(tmp_path / "grouped")
+    grouped = Trainer(prepared.cohort, store, group=8)
+    grouped.run(firsts)
+    assert seen == [[0, 1]]
+    for node in firsts:
+        for k, v in grouped.lanes.first_lane(node.spec).params.items():
+            torch.testing.assert_close(v, lane[node.spec.seed].params[k])
+    assert len(seen) == 1

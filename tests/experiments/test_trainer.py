@@ -12,11 +12,12 @@ from fcforge.core.errors import ConfigError, FCForgeError
 from fcforge.core.leaks import Leaks
 from fcforge.core.spec import Conditions, LearnerSpec, Training
 from fcforge.data.splits import make_sites
+from fcforge.experiments.execute import run_lanes
 from fcforge.experiments.site_loader import synthetic_name
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 from fcforge.experiments.work import Work
-from fcforge.methods import build_learner
+from fcforge.methods import METHODS, build_learner
 from fcforge.replay.state import named
 from small_world import (
     assert_same,
@@ -200,6 +201,89 @@ def test_folds_of_unequal_size_do_not_train_together(tmp_path):
             torch.testing.assert_close(
                 together[key][name], tensors[name], rtol=1e-4, atol=1e-5
             )
+
+
+def _sizes_of_groups(monkeypatch) -> list[int]:
+    sizes, honest = [], Trainer.learn_group
+
+    def counted(trainer, members):
+        sizes.append(len(members))
+        honest(trainer, members)
+
+    monkeypatch.setattr(Trainer, "learn_group", counted)
+    return sizes
+
+
+def _assert_close(plan, folder) -> dict:
+    together = stored_lanes(plan, folder / "together")
+    for key, tensors in stored_lanes(plan, folder / "alone").items():
+        assert tensors.keys() == together[key].keys()
+        for name, value in tensors.items():
+            if name.startswith("params"):
+                torch.testing.assert_close(
+                    together[key][name], value, rtol=1e-3, atol=1e-4
+                )
+    return together
+
+
+def test_learners_that_differ_in_loss_weights_alone_train_together(
+    monkeypatch, tmp_path
+):
+    settings = [{"l1": 0.2}, {"l1": 0.4}, {"l3": 0.0}, {"lambdas": "mdd"}]
+    settings += [{"l1": 0.0, "l2": 0.0, "l3": 0.0}, {"replay": 4}]  # other trainings
+    forges = [learner_spec("forge", chosen) for chosen in settings]
+    titled = [replace(spec, title=f"{i}") for i, spec in enumerate(forges)]
+    plan = plan_of(*(run_spec(spec, 2) for spec in titled))
+    run_plan(plan, tmp_path / "alone", group=1)
+    sizes = _sizes_of_groups(monkeypatch)
+    run_plan(plan, tmp_path / "together", group=8)
+    assert sorted(sizes) == [1, 1, 1, 1, 4, 4]
+    lanes = list(_assert_close(plan, tmp_path).values())
+    last = [lane for lane in lanes if len(lane["state/choice.quota"]) == 2]
+    heads = [lane["params/conv0.weight"] for lane in last]
+    assert len(heads) == 6
+    for i, head in enumerate(heads):
+        assert not any(torch.equal(head, other) for other in heads[:i])
+
+
+FACTORS = [name for name, method in METHODS.items() if method.factors]
+
+
+@pytest.mark.parametrize("method", FACTORS)
+def test_every_factor_is_a_lanes_own(method, monkeypatch, tmp_path):
+    """Each lane ends as its learner alone, whichever of the factors they differ in."""
+    names = METHODS[method].factors
+    changed = [{name: 0.7} for name in names]
+    chosen = [{}, *changed, dict.fromkeys(names, 0.4)]
+    plan = plan_of(*(run_spec(learner_spec(method, one), 2) for one in chosen))
+    assert len(plan.runs) == len(chosen)
+    run_plan(plan, tmp_path / "alone", group=1)
+    sizes = _sizes_of_groups(monkeypatch)
+    run_plan(plan, tmp_path / "together", group=8)
+    assert sizes == [len(chosen)] * 2
+    _assert_close(plan, tmp_path)
+
+
+def test_a_factor_of_zero_is_another_training_where_a_draw_depends_on_it(tmp_path):
+    """DER++ draws once per term."""
+    parts = run_plan(plan_of(run_spec(learner_spec("derpp"), 1)), tmp_path).parts
+
+    def alike(**settings):
+        return parts.alike(run_spec(learner_spec("derpp", settings)))
+
+    assert alike(beta=0.2) == alike(alpha=0.9) != alike(beta=0.0)
+
+
+def test_learners_share_a_stage_in_run_lanes(tmp_path):
+    learners = [
+        replace(learner_spec("ewc", {"strength": s}), title=f"EWC {s}") for s in (1, 9)
+    ]
+    specs = [run_spec(one, 2) for one in (*learners, learner_spec("finetune"))]
+    plan, said = plan_of(*specs), []
+    store = Store(tmp_path)
+    work = Work(plan, store, lambda done, total, last: said.append((done, last)))
+    run_lanes(work, Trainer(cohort(), store, "cpu", 8))
+    assert [done for done, last in said if last] == [0, 2, 4, 4, 5, 6]
 
 
 def test_a_card_too_small_gets_smaller_groups(monkeypatch, tmp_path):

@@ -165,6 +165,28 @@ def test_a_lane_equals_the_same_run_alone(model, variant):
         assert torch.equal(a[k], b[k])
 
 
+def test_lanes_with_weights_of_their_own_train_side_by_side():
+    """Each ends as the learner with those weights alone, and the weights do not travel."""
+    world = World(dtype=torch.float64)
+    weights = ((0.2, 0.15), (0.4, 0.0))
+    learners = [learner("gcn", l1=l1, l3=l3) for l1, l3 in weights]
+    assert len({chosen.method.without_factors() for chosen in learners}) == 1
+    zero = learner("gcn", l1=0, l2=0, l3=0)
+    assert zero.method.without_factors() != learners[0].method.without_factors()
+    alone = [world.learn(chosen, ("A", "B"))[-1] for chosen in learners]
+    jobs = []
+    for chosen in learners:
+        lane = world.learn(chosen, ("A",))[-1]
+        view = world.view("B", 1)
+        jobs.append(Job(lane, view, 0, ("A", "B"), method=chosen.method))
+    together = learn_site(learners[0], jobs, world.bank, TRAINING)
+    for one, other in zip(together, alone, strict=True):
+        assert named(one.state).keys() == named(other.state).keys()
+        for k, v in other.params.items():
+            assert torch.allclose(one.params[k], v, rtol=0, atol=1e-9)
+    assert not same(together[0].params, together[1].params)
+
+
 # -- settings ----------------------------------------------------------------------------
 def test_the_papers_values():
     """Equation and appendix; where they are silent, the authors' code."""

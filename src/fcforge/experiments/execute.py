@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError, FCForgeError, StoreError
@@ -198,12 +198,25 @@ def _train_all(work: Work, jobs: int, pool: ProcessPoolExecutor) -> None:
 
 
 def run_lanes(work: Work, trainer: "Trainer") -> None:
-    """Train all missing nodes in this process: learner by learner, depth by depth, many lanes."""
+    """Train all missing nodes in this process, depth by depth, many lanes at once.
+
+    Learners that differ in factors of their method alone (`RunParts.alike`) train side by side.
+    """
     if trainer.device.startswith("cuda"):
         trainer.parts.fit_generators(wanted_generators(work.todo))
 
+    leaders: dict[
+        Any, str
+    ] = {}  # title of the first of the learners that train together
+    by_title: dict[str, str] = {}
+    for node in work.todo:
+        title = node.spec.learner.title
+        if title not in by_title:
+            alike = trainer.parts.alike(node.spec.prefix(0))
+            by_title[title] = leaders.setdefault(alike, title)
+
     def order(node: Node) -> tuple[str, int]:
-        return node.spec.learner.title, node.depth
+        return by_title[node.spec.learner.title], node.depth
 
     for _, nodes in groupby(sorted(work.todo, key=order), key=order):
         members = list(nodes)

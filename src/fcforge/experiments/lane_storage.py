@@ -1,8 +1,9 @@
 """Lanes of the nodes of a run: their beginning, and their way to and from the store."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fcforge.core.component import Component
@@ -44,14 +45,51 @@ class LaneStorage:
         view = self.parts.loader.public_view(spec)
         trained = None
         if view is not None and learner.method.fits:
-            model = LearnerSpec(Component("finetune"), spec.learner.model)
-            alone = replace(spec, learner=model, order=(), left_out=None)
-            path = self.store.generators / f"pretrained-{run_key(alone)}.safetensors"
-            if not is_stored(path):
-                given = (learner.model, view, spec.seed, spec.training, self.device)
-                write_tensors(path, pretrain(*given).named())
+            self.pretrain([spec])
+            path = self._pretrained_path(spec)
             trained = Lane.from_named(read_tensors(path, self.device))
         return start_lane(learner, spec.seed, self.device, view, trained)
+
+    def pretrain(self, specs: Iterable[RunSpec], lanes: int = 1) -> None:
+        """Train the networks that runs begin with on their public subjects, and store them.
+
+        Parameters
+        ----------
+        specs : iterable of RunSpec
+            Those without public subjects, and those whose network is stored, are passed over.
+        lanes : int
+            Most seeds trained side by side.
+        """
+        missing: dict[RunSpec, dict[Path, RunSpec]] = {}
+        for spec in specs:
+            if spec.base_model is None or not self.parts.learner(spec).method.fits:
+                continue
+            path = self._pretrained_path(spec)
+            if not is_stored(path):
+                shared = replace(_alone(spec), seed=0)
+                missing.setdefault(shared, {})[path] = spec
+        for alike in missing.values():
+            paths = list(alike)
+            model = self.parts.learner(alike[paths[0]]).model
+            together = lanes if model.lifts else 1
+            for i in range(0, len(paths), together):
+                group = paths[i : i + together]
+                self._pretrain_together({path: alike[path] for path in group})
+
+    def _pretrain_together(self, specs: Mapping[Path, RunSpec]) -> None:
+        """Train the networks of specs that differ in their seed alone, and write them."""
+        first = next(iter(specs.values()))
+        model = self.parts.learner(first).model
+        view = self.parts.loader.public_view(first)
+        assert view is not None  # the specs have a base model
+        seeds = [spec.seed for spec in specs.values()]
+        trained = pretrain(model, view, seeds, first.training, self.device)
+        for path, lane in zip(specs, trained, strict=True):
+            write_tensors(path, lane.named())
+
+    def _pretrained_path(self, spec: RunSpec) -> Path:
+        key = run_key(_alone(spec))
+        return self.store.generators / f"pretrained-{key}.safetensors"
 
     def parent_lane(self, node: Node) -> Lane:
         """Return the lane of a node's parent, or the first lane of a node that has none."""
@@ -119,6 +157,12 @@ class LaneStorage:
         fixed = {"spec": node.spec.to_json(), "parent": node.parent}
         meta = {**fixed, **facts, "environment": describe(self.device)}
         self.store.write_node(node.key, meta, *arrays)
+
+
+def _alone(spec: RunSpec) -> RunSpec:
+    """Return the run that decides a pretrained network: fine-tuning of the model, before any site."""
+    model = LearnerSpec(Component("finetune"), spec.learner.model)
+    return replace(spec, learner=model, order=(), left_out=None)
 
 
 def edge_bytes(n_rois: int) -> int:

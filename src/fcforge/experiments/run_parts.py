@@ -1,6 +1,7 @@
 """Sites, public subjects, learners and generators that the runs of a dataset share."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fcforge.core.component import Component
@@ -10,6 +11,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.confounds import fit_on_training
 from fcforge.data.splits import make_sites
 from fcforge.experiments.config_code import import_parts
+from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import Node
 from fcforge.experiments.public_subjects import Public, fit_public
 from fcforge.experiments.site_loader import SiteLoader, site_conditions
@@ -18,6 +20,7 @@ from fcforge.experiments.store import Store
 from fcforge.generators.base import Generator
 from fcforge.generators.cache import fit_together
 from fcforge.methods import Lane, Learner, build_learner
+from fcforge.methods.base import Method
 from fcforge.training.evaluation import Evaluator
 from fcforge.training.lanes import Job
 
@@ -106,6 +109,20 @@ class RunParts:
             target = self.cohort.target
             self._learners[key] = build_learner(spec.learner, n_rois, target=target)
         return self._learners[key]
+
+    def alike(self, spec: RunSpec) -> tuple[RunSpec, Method | None]:
+        """Return what runs must agree in to train their last site as lanes of one training.
+
+        They may differ in seed, sites before the last, and factors of the method
+        (`Method.factors`). Two runs of a scikit-learn estimator never train together.
+        """
+        if pipeline_of(spec.learner):
+            return replace(spec, order=(), seed=0), None
+        named = replace(
+            spec.learner, method=Component(spec.learner.method.name), title=""
+        )
+        shared = replace(spec, order=spec.order[-1:], seed=0, learner=named)
+        return shared, self.learner(spec).method.without_factors()
 
     def evaluator(self, spec: RunSpec) -> Evaluator:
         """Return the evaluator of a spec's sites and learner."""

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -56,6 +55,8 @@ class Trainer:
     def run(self, nodes: Sequence[Node]) -> None:
         """Train nodes of equal depth, in groups of lanes that fit together."""
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
+        beginning = [node.spec for node in nodes if node.parent is None]
+        self.lanes.pretrain(beginning, self.group)
         for node in nodes:
             if pipeline := pipeline_of(node.spec.learner):
                 self._run_pipeline(node, pipeline)
@@ -64,10 +65,10 @@ class Trainer:
                 self.lanes.write(node, self.lanes.first_lane(node.spec), 0.0)
                 continue
             lane = self.load_lane(node)
-            last = node.spec.order[-1:]
-            site = self.parts.sites(node.spec)[last[0]]  # folds differ by a subject
+            # folds differ by a subject
+            site = self.parts.sites(node.spec)[node.spec.order[-1]]
             sizes = (len(site.train), len(site.val))
-            alike = replace(node.spec, order=last, seed=0)
+            alike = self.parts.alike(node.spec)
             signature = (alike, node.depth, shapes(lane), sizes)
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
@@ -111,7 +112,12 @@ class Trainer:
     def learn_group(self, members: Sequence[tuple[Node, Lane]]) -> None:
         """Teach lanes of one shape the last site of their nodes, and store these."""
         spec = members[0][0].spec
-        jobs = [self.parts.job(node.spec, lane) for node, lane in members]
+        jobs = []
+        for node, lane in members:
+            job = self.parts.job(node.spec, lane)
+            if node.spec.learner != spec.learner:  # alike but for the method's factors
+                job = job._replace(method=self.parts.learner(node.spec).method)
+            jobs.append(job)
         started = time.perf_counter()
         lanes = self._learn(spec, jobs)
         seconds = (time.perf_counter() - started) / len(members)

@@ -4,9 +4,10 @@ A method is written for one model. The engine runs it alone on a CPU, or lifts i
 ``torch.func.vmap`` over many (order, seed) lanes on a GPU; no method can tell which.
 """
 
+import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -122,6 +123,15 @@ def prediction(logits: Tensor) -> Tensor:
     return p[:, 1] if outputs == 2 else p
 
 
+Factor = float | Tensor
+"""A factor of the loss; a tensor where lanes trained together differ in it."""
+
+
+def is_used(factor: Factor) -> bool:
+    """Return whether a factor is not zero in some lane."""
+    return isinstance(factor, Tensor) or factor > 0
+
+
 @dataclass(frozen=True)
 class Method(Checked):
     """A continual-learning method: fields are hyper-parameters, ``lane.state`` is what it learns.
@@ -181,6 +191,10 @@ class Method(Checked):
         Kinds of target that it can learn.
     captures : bool
         Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
+    factors : tuple of str
+        Fields that may be tensors in the lifted hooks, apart from `logits`: learners that differ
+        in them alone share the lanes of one training on a GPU. A hook asks `is_used` where it
+        leaves something out for a factor of zero.
     """
 
     kind: ClassVar[str] = "method"
@@ -199,6 +213,7 @@ class Method(Checked):
     features: ClassVar[str] = ""
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
     captures: ClassVar[bool] = False
+    factors: ClassVar[tuple[str, ...]] = ()
 
     # -- once per lane or per site, plain Python ---------------------------------------------
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
@@ -327,6 +342,27 @@ class Method(Checked):
 
     def check_model(self, model: Model) -> None:
         """Raise `ConfigError` if the method cannot teach this model; called before any work."""
+
+    # -- lanes of one training ---------------------------------------------------------------------
+    def factor_values(self) -> dict[str, float]:
+        """Return the values of the `factors` by name."""
+        return {name: getattr(self, name) for name in self.factors}
+
+    def without_factors(self) -> "Method":
+        """Return what methods must agree in to be trained together: factors become 1, or stay 0."""
+        values = self.factor_values()
+        even: dict[str, Any] = {name: float(v > 0) for name, v in values.items()}
+        return replace(self, **even)
+
+    def with_factors(self, values: Mapping[str, Tensor]) -> Self:
+        """Return a copy with tensors in place of some factors, for use in lifted hooks."""
+        changed = copy.copy(self)
+        for (
+            name,
+            value,
+        ) in values.items():  # unchecked: a tensor is no number of a config
+            object.__setattr__(changed, name, value)
+        return changed
 
 
 def eval_output(model: Model, lane: Lane, inputs: Inputs) -> Output:

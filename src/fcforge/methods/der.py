@@ -1,13 +1,14 @@
 """Dark experience replay: the stored logits of real subjects are distilled."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fcforge.core.randomness import fold
 from fcforge.core.settings import at_least, limits
-from fcforge.methods.base import Lane, Replay, label_loss
+from fcforge.methods.base import Lane, Replay, is_used, label_loss
 from fcforge.methods.shared.rehearsal import TwoBatches
 from fcforge.replay.memory import uniform_slots
 
@@ -34,6 +35,7 @@ class DER(TwoBatches):
     alpha: float = 0.5
 
     name = "der"
+    factors: ClassVar[tuple[str, ...]] = ("alpha",)
     title = "DER"
     source = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
     terms = "alpha"
@@ -59,13 +61,14 @@ class DERPP(DER):
     beta: float = 0.5
 
     name = "derpp"
+    factors: ClassVar[tuple[str, ...]] = ("alpha", "beta")
     title = "DER++"
     source = "Buzzega et al. 2020 (NeurIPS); Mammoth derpp"
     terms = "alpha beta"
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Draw slots for the labels (as ER would), then for the logits."""
-        keys = [key] * (self.beta > 0) + [fold(key, 1)] * (self.alpha > 0)
+        keys = [key] * is_used(self.beta) + [fold(key, 1)] * is_used(self.alpha)
         rows = lane.state.memory.rows
         slots = torch.cat([uniform_slots(rows, k, self.replay)[0] for k in keys])
         weight = torch.full(slots.shape, 1.0 / slots.shape[0], device=slots.device)
@@ -75,9 +78,9 @@ class DERPP(DER):
         """Add the cross-entropy of the first draw and the distance of the logits of the second."""
         n = self.replay
         terms = []
-        if self.beta > 0:
+        if is_used(self.beta):
             terms.append(self.beta * label_loss(z[:n], replay.y[:n]))
-        if self.alpha > 0:
+        if is_used(self.alpha):
             distance = (z[-n:] - replay.logits[-n:]).square().mean()
             terms.append(self.alpha * distance)
         return current + torch.stack(terms).sum()

@@ -27,6 +27,7 @@ class ER(TwoBatches):
     strength: float = 1.0
 
     name = "er"
+    factors = ("strength",)
     title = "ER"
     source = "Chaudhry et al. 2019 (arXiv 1902.10486); Mammoth er"
     terms = "strength"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from fcforge.core.settings import at_least, limits
-from fcforge.methods.base import EVERY, Inputs, Lane, Model, Params, SiteView
+from fcforge.methods.base import EVERY, Factor, Inputs, Lane, Model, Params, SiteView
 from fcforge.methods.shared import anchor
 
 
@@ -56,12 +56,13 @@ class EWC(anchor.Anchored):
     gamma: float = 1.0
 
     name = "ewc"
+    factors = ("strength", "gamma")
     learns = EVERY
     title = "EWC"
     source = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
 
     @property
-    def pull(self) -> float:
+    def pull(self) -> Factor:
         """Strength of the penalty."""
         return self.strength / 2
 

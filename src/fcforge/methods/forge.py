@@ -12,7 +12,7 @@ variants differ in the defaults of the settings and in the sampler; docs/forge.m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -22,9 +22,11 @@ from fcforge.core.settings import at_least, limits
 from fcforge.core.variants import Variants
 from fcforge.methods.base import (
     Batch,
+    Factor,
     Inputs,
     Lane,
     Loss,
+    Method,
     Model,
     Output,
     Params,
@@ -100,12 +102,22 @@ class Forge(SyntheticMemory, metaclass=Variants):
     title = "FORGE"
     source = "the FORGE paper"
     captures = True
+    factors = ("l1", "l2", "l3")
     State = ForgeState
 
     @property
     def replay_size(self) -> int:
         """Remembered subjects per step, or 0 if all loss weights are zero."""
-        return self.replay if any(self.weights) else 0
+        return self.replay if self.replays else 0
+
+    def factor_values(self) -> dict[str, float]:
+        """Return the loss weights, also those that `lambdas` gives."""
+        return dict(zip(self.factors, self.weights, strict=True))
+
+    def without_factors(self) -> Method:
+        """Return the method with equal loss weights: 1, or 0 if nothing is replayed."""
+        even = float(self.replays)
+        return replace(self, lambdas="asd", l1=even, l2=even, l3=even)
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Make the network so far a teacher, with `teach_current`."""
@@ -155,7 +167,7 @@ class Forge(SyntheticMemory, metaclass=Variants):
         student: Output,
         teacher: Output | Replay,
         weight: Tensor,
-        factors: Sequence[Tensor | float],
+        factors: Sequence[Factor],
     ) -> list[Tensor]:
         """Return the weighted distances of logits and readouts from a teacher's.
 

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.core.settings import above, at_least, limits
-from fcforge.methods.base import Batch, Lane, Loss, Model, Params, label_loss
+from fcforge.methods.base import Batch, Factor, Lane, Loss, Model, Params, label_loss
 from fcforge.methods.shared.teacher import Taught
 
 
-def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
+def distillation(old: Tensor, new: Tensor, temperature: Factor) -> Tensor:
     """Return KL(softmax(old / T) || softmax(new / T)) of logits (n, K), mean over subjects."""
     target = F.log_softmax(old / temperature, -1)
     log_new = F.log_softmax(new / temperature, -1)
@@ -41,6 +41,7 @@ class LwF(Taught):
     temperature: float = 2.0
 
     name = "lwf"
+    factors = ("strength", "temperature")
     title = "LwF"
     source = "Li and Hoiem 2016 (ECCV)"
 

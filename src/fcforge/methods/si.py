@@ -12,7 +12,15 @@ from typing import NamedTuple
 import torch
 
 from fcforge.core.settings import above, at_least, limits
-from fcforge.methods.base import EVERY, Lane, Model, Params, PublicView, SiteView
+from fcforge.methods.base import (
+    EVERY,
+    Factor,
+    Lane,
+    Model,
+    Params,
+    PublicView,
+    SiteView,
+)
 from fcforge.methods.shared import anchor
 
 
@@ -54,6 +62,7 @@ class SI(anchor.Anchored):
     damping: float = 0.1
 
     name = "si"
+    factors = ("strength", "damping")
     learns = EVERY
     State = SIState
     title = "SI"
@@ -69,7 +78,7 @@ class SI(anchor.Anchored):
         return lane.with_state(origin=lane.params, path=zero)
 
     @property
-    def pull(self) -> float:
+    def pull(self) -> Factor:
         """Weight of the penalty in the loss."""
         return self.strength
 

@@ -99,6 +99,7 @@ class TWP(anchor.Anchored):
     topology_strength: float = 100.0
 
     name = "twp"
+    factors = ("loss_strength", "topology_strength")
     title = "TWP"
     source = "Liu, Yang and Wang 2021 (AAAI)"
     models = ("gcn", "gat", "sage", "gae")

@@ -28,6 +28,7 @@ from fcforge.methods.base import (
     Model,
     Params,
     PublicView,
+    is_used,
     label_loss,
 )
 from fcforge.methods.shared.rehearsal import Rehearsal
@@ -124,6 +125,7 @@ class UGCL(Taught, Rehearsal):
     tau: float = 1.0
 
     name = "ugcl"
+    factors = ("rehearsal", "logits_weight", "global_weight", "local_weight", "tau")
     title = "UGCL (reconstruction)"
     source = "after Hoang et al. 2023 (TMLR), from its abstract"
     models = ("gcn", "gat", "sage")
@@ -142,7 +144,7 @@ class UGCL(Taught, Rehearsal):
             self.global_weight,
             self.local_weight,
         )
-        return int(max(weights) > 0)
+        return int(any(map(is_used, weights)))
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor

@@ -39,7 +39,8 @@ def learn_site(
     ----------
     learner : Learner
     jobs : sequence of Job
-        Lanes whose states agree in shape; `fcforge.experiments` groups them.
+        Lanes whose states agree in shape and whose methods agree in all but factors;
+        `fcforge.experiments` groups them.
     bank : Bank
     training : Training
     fit : bool
@@ -51,13 +52,14 @@ def learn_site(
     -------
     list of Lane
     """
-    jobs = [begin_site(learner, job, wanted=fit) for job in jobs]
+    jobs = [begin_site(job.learner(learner), job, wanted=fit) for job in jobs]
     lanes = [job.lane for job in jobs]
     if fit and learner.method.fits and training.epochs > 0:
         with matmul_precision(training.precision):
             lanes = learn_lanes(learner, jobs, bank, training, tick, graphed=True)
     lanes = [
-        end_site(learner, job, lane) for job, lane in zip(jobs, lanes, strict=True)
+        end_site(job.learner(learner), job, lane)
+        for job, lane in zip(jobs, lanes, strict=True)
     ]
     for job in jobs:
         job.site.seal()

@@ -1,5 +1,6 @@
 """Lanes before their first site: untrained, or pretrained on public subjects."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -52,16 +53,19 @@ def start_lane(
 def pretrain(
     model: Model,
     public: PublicView,
-    seed: int,
+    seeds: Sequence[int],
     training: Training,
     device: torch.device | str,
-) -> Lane:
-    """Train a network on the public subjects by fine-tuning, as if they were one site.
+) -> list[Lane]:
+    """Train a network per seed on the public subjects by fine-tuning, as if they were one site.
 
-    The last epoch is kept, whatever `training` selects at the sites.
+    The seeds are lanes of one training. The last epoch is kept, whatever `training` selects at
+    the sites.
     """
-    site = SiteView(PUBLIC_SITE, 0, public.bank, public.rows, public.rows[:0])
-    job = Job(untrained(model, seed, device), site, seed, (PUBLIC_SITE,))
+    jobs = []
+    for seed in seeds:
+        site = SiteView(PUBLIC_SITE, 0, public.bank, public.rows, public.rows[:0])
+        lane = untrained(model, seed, device)
+        jobs.append(Job(lane, site, seed, (PUBLIC_SITE,)))
     fixed = replace(training, selection="fixed")
-    (lane,) = learn_site(Learner(Finetune(), model), [job], public.bank, fixed)
-    return lane
+    return learn_site(Learner(Finetune(), model), jobs, public.bank, fixed)

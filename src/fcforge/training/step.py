@@ -13,7 +13,7 @@ from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.nn.tensors import Inputs, Params
 from fcforge.replay.bank import Bank, gather
-from fcforge.training.lanes import Job, lift
+from fcforge.training.lanes import Job, lift_learner
 
 
 def gradient(
@@ -113,23 +113,18 @@ def lifted_steps(
     """
     method = learner.method
     inputs = bank.inputs(learner.model)
-    n = len(jobs)
     replaying = jobs[0].site.position > 0
     captured = graphed and bank.device.type == "cuda" and learner.model.lifts
+    given = {"replaying": replaying, "unlifted": len(jobs) == 1 and not captured}
 
-    def begin_one(lane: Lane, key: Tensor) -> tuple[Lane]:
-        return (method.begin_epoch(learner.model, lane, inputs, key),)
+    def begin_one(own: Learner, lane: Lane, key: Tensor) -> tuple[Lane]:
+        return (own.method.begin_epoch(own.model, lane, inputs, key),)
 
-    one_step = make_step(
-        learner,
-        training,
-        inputs,
-        bank.y,
-        replaying=replaying,
-        unlifted=n == 1 and not captured,
-    )
-    begin_epoch = lift(begin_one, n)
-    step = lift(one_step, n)
+    def one_step(own: Learner, *args: Any) -> tuple[Lane, Adam]:
+        return make_step(own, training, inputs, bank.y, **given)(*args)
+
+    begin_epoch = lift_learner(begin_one, learner, jobs)
+    step = lift_learner(one_step, learner, jobs)
     if captured and method.captures and replaying:
         begin_epoch = Graphed(begin_epoch, carried=1)
     return begin_epoch, Graphed(step, carried=2) if captured else step

@@ -4,6 +4,7 @@ import torch
 
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.subjects import FCBatch
+from fcforge.evaluation.generator_quality import experiment
 from fcforge.evaluation.generator_quality.experiment import judge_config, portrait
 from fcforge.evaluation.generator_quality.summary import (
     collapse_list,
@@ -80,6 +81,38 @@ def test_the_same_call_again_trains_nothing(judged) -> None:
     assert len(said) == 2
     assert again.records == first.records
     assert again.title == "Again"
+
+
+def test_generators_that_train_in_lanes_are_fitted_side_by_side(
+    config, tmp_path, monkeypatch
+) -> None:
+    """On any device but "cpu": those of all sites and seeds before the first is judged."""
+    asked = []
+    together = experiment.fit_together
+
+    def noted(generator, requests, *place):
+        asked.append((generator.name, [names for _, names in requests]))
+        return together(generator, requests, *place)
+
+    monkeypatch.setattr(experiment, "fit_together", noted)
+    change = (
+        "judge.seeds=[0,1]",
+        "judge.augment=[]",
+        'generator=[{name="edge_gauss"}, {name="fcm_vae", epochs=1}]',
+    )
+    said: list[str] = []
+    judge_config(config, change, tmp_path / "out", "cpu:0", said.append)
+    sites = list(dict.fromkeys(r["site"] for r in records_of(tmp_path / "out")))
+    assert asked == [("fcm_vae", [(s, n) for n in sites for s in (0, 1)])]
+    assert said[0] == "fcm_vae: 4 of 4 fitted"
+    files = {path.name for path in (tmp_path / "out" / "generators").iterdir()}
+    judge(config, tmp_path / "alone", *change)
+    alone = {path.name for path in (tmp_path / "alone" / "generators").iterdir()}
+    assert files == alone  # the same keys: nothing was fitted twice
+
+
+def records_of(folder) -> list[dict]:
+    return read_judgement(folder).records
 
 
 def test_other_data_or_settings_are_judged_anew(config, tmp_path) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from fcforge.experiments.config import (
 )
 from fcforge.experiments.config_files import read_config
 from fcforge.generators import make_generator
-from fcforge.generators.cache import fit_cached
+from fcforge.generators.cache import fit_cached, fit_together
 from fcforge.generators.gaussian import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
@@ -144,6 +145,9 @@ class JudgeRun:
         path = self.out / RECORDS
         stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         done = stored["sites"] if stored.get("stamp") == stamp else {}
+        waiting = [name for name in self.panel.sites if name not in done]
+        if self.device != "cpu":
+            self.fit_side_by_side(waiting)
         for name in self.panel.sites:
             if name in done:
                 self.say(f"{name}: already judged")
@@ -152,6 +156,23 @@ class JudgeRun:
             kept = {"stamp": stamp, "title": self.panel.title, "sites": done}
             write_text(path, json.dumps(kept))
         return [record for site in done.values() for record in site]
+
+    def fit_side_by_side(self, sites: Sequence[str]) -> None:
+        """Fit the generators of some sites and all seeds as lanes, where a generator can do so."""
+        for row, component in self.rows.items():
+            generator = component and make_generator(component)
+            if not generator or not generator.in_lanes():
+                continue
+            requests = []
+            for name, seed in product(sites, self.panel.seeds):
+                requests.append((self.split(name, seed)[0], (seed, name)))
+            n = fit_together(generator, requests, self.generators, self.device)
+            self.say(f"{row}: {n} of {len(requests)} fitted")
+
+    @property
+    def generators(self) -> Path:
+        """Folder of fitted generators."""
+        return self.out / "generators"
 
     def judged(self, name: str) -> list[dict[str, Any]]:
         """Return records of all rows and seeds of one site."""
@@ -183,7 +204,7 @@ class JudgeRun:
         if component is None:
             return train, {}
         generator = make_generator(component)
-        state = fit_cached(generator, train, (seed, name), self.out / "generators")
+        state = fit_cached(generator, train, (seed, name), self.generators)
         rng = torch_rng(seed, "judge", name, component.name)
         y = train.y.repeat(self.panel.multiple)
         return generator.sample(state, y, rng), generator.diagnostics(state)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fcforge.methods.base import (
     Batch,
+    Factor,
     Inputs,
     Lane,
     Method,
@@ -51,7 +52,7 @@ class Anchored(Method):
     keeps = "statistics"
 
     @property
-    def pull(self) -> float:
+    def pull(self) -> Factor:
         """Weight of the penalty in the loss."""
         return 1.0
 
@@ -72,7 +73,10 @@ class Anchored(Method):
         if not importance:
             return grads
         anchor = lane.state.anchor
-        twice = 2.0 * self.pull
+        twice: Factor = 2.0 * self.pull
+        if isinstance(twice, Tensor):  # lanes that differ in it
+            importance = {k: twice * v for k, v in importance.items()}
+            twice = 1.0
         return {
             k: torch.addcmul(g, importance[k], lane.params[k] - anchor[k], value=twice)
             for k, g in grads.items()

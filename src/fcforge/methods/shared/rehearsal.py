@@ -23,6 +23,7 @@ from fcforge.methods.base import (
     Replay,
     SiteView,
     eval_output,
+    is_used,
     label_loss,
 )
 from fcforge.replay.bank import joined
@@ -130,7 +131,7 @@ class TwoBatches(Rehearsal, ABC):
     @property
     def draws(self) -> int:
         """One draw per term with a positive weight."""
-        return sum(getattr(self, weight) > 0 for weight in self.terms.split())
+        return sum(is_used(getattr(self, weight)) for weight in self.terms.split())
 
     @abstractmethod
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:

@@ -28,6 +28,7 @@ from fcforge.methods.base import (
     PublicView,
     SiteView,
     eval_output,
+    is_used,
 )
 from fcforge.replay import selection
 from fcforge.replay.bank import gather
@@ -152,6 +153,11 @@ class SyntheticMemory(Method):
         return l1, l2, l3
 
     @property
+    def replays(self) -> bool:
+        """Whether some loss weight is not zero; else the method is fine-tuning."""
+        return any(map(is_used, self.weights))
+
+    @property
     def hcts(self) -> HCTS:
         """The sampler."""
         return SAMPLERS[self.sampler]
@@ -174,7 +180,7 @@ class SyntheticMemory(Method):
     @property
     def chooses(self) -> bool:
         """Whether the choice changes while a site is learned."""
-        return self.sampling != "reservoir" and any(self.weights)
+        return self.sampling != "reservoir" and self.replays
 
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
         """Return the lane with an empty memory and without an arm."""
