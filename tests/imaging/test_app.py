@@ -14,6 +14,7 @@ from imaging_calls import fc_command
 from imaging_trees import (
     SITES,
     cpac_tree,
+    describe,
     dpabi_tree,
     fmriprep_subject,
     fmriprep_tree,
@@ -165,6 +166,24 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     assert not list(out.rglob(".*"))
 
 
+def test_scans_of_ica_aroma_lose_tissue_signals_alone(
+    tmp_path: Path, blocks, small_grid, lines
+):
+    root = tmp_path / "in"
+    describe(root, "fMRIPrep")
+    fmriprep_subject(root, "01", small_grid, affine=SMALL)
+    for path in root.rglob("*desc-preproc*"):
+        path.rename(path.with_name(path.name.replace("preproc", "smoothAROMAnonaggr")))
+    ask = {"source": root, "atlas": str(blocks[0]), "say": lines.append}
+    assert fc_command(**ask, out=tmp_path / "out", denoise="ica_aroma") == 0, lines
+    (side,) = (tmp_path / "out").rglob("*_timeseries.json")
+    confounds = json.loads(side.read_text())["Confounds"]
+    assert {"csf", "white_matter", "cosine00"} == set(confounds) - {"cosine01"}
+    assert fc_command(**ask, out=tmp_path / "o2") == 2  # no scan of the usual kind
+    assert "there is: desc-smoothAROMAnonaggr" in lines[-1]
+    assert "--denoise ica_aroma" in lines[-1]
+
+
 @pytest.mark.parametrize("tool", ["xcpd", "cpac", "dpabi"])
 def test_trees_of_other_tools_to_sites_without_editing(
     tool: str, tmp_path: Path, aal, lines
@@ -176,9 +195,8 @@ def test_trees_of_other_tools_to_sites_without_editing(
         cpac_tree(root, aal.codes, drop=40)
     else:  # several atlases side by side, AAL first
         dpabi_tree(root)
-    columns = "1-116" if tool == "dpabi" else None
     ask = {"source": root, "out": tmp_path / "out", "report": False}
-    code = fc_command(**ask, columns=columns, say=lines.append)
+    code = fc_command(**ask, say=lines.append)
     assert code == 0, lines
     cohort = _load(tmp_path / "out")
     assert cohort.fc.shape == (16, 116, 116)
@@ -197,6 +215,8 @@ def test_trees_of_other_tools_to_sites_without_editing(
     else:
         assert cohort.covariates["mean_fd"].min() > 0
     np.testing.assert_allclose(cohort.fc[3], expected, atol=1e-5)
+    if tool == "dpabi":  # of all subjects in one line
+        assert sum("took columns 1-116 (AAL)" in line for line in lines) == 1
 
 
 def test_motion_tables_of_older_versions_are_read(
@@ -705,7 +725,7 @@ def test_real_halfpipe_files(shared_data, tmp_path, lines):
         )
         assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
         assert "simple" not in json.dumps(side)  # HALFpipe denoised, we did not
-        of_series = {"drop", "max_empty", "columns"}
+        of_series = {"drop", "max_empty", "columns", "variable"}
         assert set(side["Settings"]) == of_series
     assert fc_command(**ask, atlas="AAL116") == 2
     assert "Time series there are of: schaefer400" in lines[-1]

@@ -78,10 +78,11 @@ def test_presets_are_nilearns(name: str, tree: Path):
     from nilearn.interfaces.fmriprep import load_confounds_strategy
 
     (source,) = find_sources(FCRequest(tree, tree / "out", layout="fmriprep"))
-    ours, kept = fmriprep_confounds(source.path, denoising(name))
-    theirs, their_kept = load_confounds_strategy(
-        str(source.path), denoise_strategy=name
-    )
+    path = source.path
+    if name == "ica_aroma":  # only the name is looked at
+        path = path.with_name(path.name.replace("preproc", "smoothAROMAnonaggr"))
+    ours, kept = fmriprep_confounds(path, denoising(name))
+    theirs, their_kept = load_confounds_strategy(str(path), denoise_strategy=name)
     assert list(ours.columns) == list(theirs.columns)
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_array_equal(

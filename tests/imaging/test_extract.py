@@ -6,9 +6,10 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.io import savemat
 
 from fcforge.core.errors import DataError
-from fcforge.imaging.atlas import Atlas, load_atlas, names_only
+from fcforge.imaging.atlas import Atlas, aal116, load_atlas, names_only
 from fcforge.imaging.extract import (
     CARPET_VOXELS,
     Run,
@@ -99,6 +100,36 @@ def test_dpabis_wide_files_give_the_columns_asked_for(tmp_path):
     assert found.series.shape == (12, 4)
     with pytest.raises(DataError, match=r"1568 ROIs, but atlas Mine has 4.*--columns"):
         extract_run(source, ATLAS, request())
+
+
+def test_a_wide_file_of_dpabi_gives_aal_for_aal_alone(tmp_path):
+    path = tmp_path / "ROISignals_1.txt"
+    wide = np.random.default_rng(0).standard_normal((12, 1568))
+    np.savetxt(path, wide)
+    source = Source(path, "series", "dpabi", {"sub": "1"})
+    found = extract_run(source, aal116(), request())
+    np.testing.assert_allclose(found.series, wide[:, :116])
+    assert found.warnings[0] == "took columns 1-116 (AAL) of DPABI's 1568"
+    with pytest.raises(DataError, match="1568 ROIs, but atlas Mine has 4"):
+        extract_run(source, ATLAS, request())
+    elsewhere = Source(path, "series", "series", {"sub": "1"})
+    with pytest.raises(DataError, match="1568 ROIs, but atlas AAL116 has 116"):
+        extract_run(elsewhere, aal116(), request())
+
+
+def test_a_variable_is_named_where_a_file_has_several(tmp_path):
+    path = tmp_path / "s.mat"
+    x = np.random.default_rng(0).standard_normal((12, 4))
+    savemat(
+        path, {"before": x + 1, "after": x, "roi_names": np.array(list("dcba"), object)}
+    )
+    source = Source(path, "series", "series", {"sub": "1"})
+    with pytest.raises(DataError, match=r"2 matrices.*after, before.*--variable"):
+        extract_run(source, ATLAS, request())
+    found = extract_run(source, ATLAS, request(variable="after"))
+    np.testing.assert_array_equal(found.series, x[:, ::-1])  # matched by name
+    with pytest.raises(DataError, match="no array 'other'"):
+        extract_run(source, ATLAS, request(variable="other"))
 
 
 def test_motion_and_degrees_of_freedom_are_summed_over_runs():

@@ -108,6 +108,50 @@ def test_a_name_that_says_no_subject_is_told(tmp_path):
     assert "sub-é" in str(told.value)
 
 
+def test_hcp_folders_name_the_subject(tmp_path):
+    results = "MNINonLinear/Results"
+    for subject in ("100307", "100408"):
+        for run in ("rfMRI_REST1_LR", "rfMRI_REST1_RL", "tfMRI_WM_LR"):
+            stem = f"{subject}/{results}/{run}/{run}"
+            touch(
+                tmp_path,
+                f"{stem}.nii.gz",
+                f"{stem}_Atlas.dtseries.nii",
+                f"{stem}_SBRef.nii.gz",
+                f"{subject}/{results}/{run}/Movement_RelativeRMS.txt",
+            )
+        touch(tmp_path, f"{subject}/MNINonLinear/T1w_restore.nii.gz")
+    for atlas, ending in (("AAL116", ".nii.gz"), ("x.dlabel.nii", ".dtseries.nii")):
+        sources, said = find(tmp_path, atlas=atlas)
+        assert [(s.subject, s.entities["run"]) for s in sources] == [
+            (subject, run)
+            for subject in ("100307", "100408")
+            for run in ("rfMRIREST1LR", "rfMRIREST1RL")
+        ]
+        assert all(s.path.name.endswith(ending) for s in sources)
+        assert all(s.motion is not None and not s.denoised for s in sources)
+        assert "left out: wm" in said[0]
+
+
+@pytest.mark.parametrize("tool", ["fMRIPrep", ""])
+def test_ica_aroma_without_fmripreps_scans_of_it(tool, tmp_path):
+    touch(tmp_path, f"sub-01/func/sub-01_task-rest_{MNI}")
+    if tool:
+        describe(tmp_path, tool)
+    with pytest.raises(DataError, match="smoothAROMAnonaggr") as told:
+        find(tmp_path, denoise="ica_aroma")
+    assert "--denoise" in told.value.do
+    denoised = MNI.replace("preproc", "smoothAROMAnonaggr")
+    touch(tmp_path, f"sub-01/func/sub-01_task-rest_{denoised}")
+    ((source,), _) = find(tmp_path, denoise="ica_aroma")
+    assert (source.tool, source.path.name) == (
+        "fmriprep",
+        f"sub-01_task-rest_{denoised}",
+    )
+    ((source,), _) = find(tmp_path)
+    assert source.path.name.endswith(MNI)
+
+
 NAME = "sub-01_ses-2_task-rest_run-3_space-MNI_desc-preproc_bold.nii.gz"
 
 

@@ -16,7 +16,7 @@ from fcforge.core.console import say
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.files import write_text
 from fcforge.core.formatting import counted, some
-from fcforge.imaging import layouts, outputs, people, series
+from fcforge.imaging import cifti, layouts, outputs, people, series
 from fcforge.imaging.atlas import (
     Atlas,
     aal116,
@@ -90,7 +90,7 @@ def _explain_denoising(request: FCRequest, sources: Sequence[Source]) -> None:
         series, or ``--columns`` with scans.
     """
     kinds = " and ".join(sorted({f"{source.kind}s" for source in sources}))
-    kinds = kinds.replace("seriess", "series")
+    kinds = kinds.replace("seriess", "series").replace("matrixs", "matrices")
     tool = sources[0].tool
     if unused := request.unused_options(sources):
         verb = "has" if len(unused) == 1 else "have"
@@ -231,6 +231,8 @@ def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
     """Load the requested atlas; ready-made series need only its names, no volume."""
+    if request.dense:
+        return cifti.load_parcellation(Path(request.atlas))
     if any(source.kind == "scan" for source in sources):
         return load_atlas(request.atlas, lut=request.atlas_lut)
     if is_aal(request.atlas):
@@ -242,7 +244,11 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
     columns = series.parse_columns(request.columns)
     for source in sources:
         with suppress(DataError):
-            values, names = series.read_series(source.path)
+            values, names = (
+                cifti.read_parcel_matrix(source.path)
+                if source.kind == "matrix"
+                else series.read_series(source.path, request.variable)
+            )
             numbers = range(1, values[:, columns].shape[1] + 1)
             roi_names = names[columns] or tuple(f"ROI_{i}" for i in numbers)
             return names_only(name, roi_names)
@@ -283,12 +289,12 @@ def describe_methods(
         "fcforge" if own_preprocessing else source.tool: True,
         "dropped": request.drop,
         "rois": True,
-        "maps" if atlas.probabilistic else "labels": source.kind == "scan",
+        _signal_sentence(atlas): source.kind == "scan",
         "uncovered": source.kind == "scan",
         "regressed" if regressed else "detrended": not source.denoised,
         "scrubbed": scrubbed,
         "band": not source.denoised and _bands(reports),
-        "fc": True,
+        "matrix" if source.kind == "matrix" else "fc": True,
         "empty_rois": True,
         "too_few_dof": not source.denoised,
         "no_data": counts["no_data"],
@@ -314,6 +320,13 @@ def describe_methods(
     return sentences.strip().format(
         request=request, atlas=atlas, **values, **excluded, **outputs.software()
     )
+
+
+def _signal_sentence(atlas: Atlas) -> str:
+    """Return the key of the sentence that says how the signal of a ROI was computed."""
+    if atlas.parcellation is not None:
+        return "parcels"
+    return "maps" if atlas.probabilistic else "labels"
 
 
 def _bands(reports: Sequence[Mapping[str, Any]]) -> str:

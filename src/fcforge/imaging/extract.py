@@ -12,7 +12,7 @@ import numpy as np
 
 from fcforge.core.errors import DataError, at
 from fcforge.core.formatting import counted, some
-from fcforge.imaging import denoise
+from fcforge.imaging import cifti, denoise
 from fcforge.imaging import series as roi_series
 from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
 from fcforge.imaging.group_quality import HIGH_FD_MM
@@ -30,6 +30,7 @@ from fcforge.imaging.quality import (
 from fcforge.imaging.scan import (
     VOLUMES_AT_ONCE,
     ScanHeader,
+    agreed_tr,
     open_scan,
     read_mask,
     read_voxels_and_mean,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 CARPET_VOXELS = 1500
+# Numbers of columns of DPABI's standard set of atlases side by side; AAL-116 is the first of them.
+DPABI_ALL_ATLASES = (1568, 1569, 1833)
 LEFT = {"Denoising": "none by fcforge; as the tool before left it"}
 MORE_DOF = (
     "Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); FC of so short "
@@ -78,6 +81,8 @@ class Run(NamedTuple):
         Steps applied to the series, for the sidecar.
     warnings : tuple of str
     quality : RunQuality
+    matrix : ndarray of shape (n_rois, n_rois) or None
+        FC that another tool made, where there is no series.
     """
 
     source: Source
@@ -89,6 +94,7 @@ class Run(NamedTuple):
     report: Mapping[str, Any]
     warnings: tuple[str, ...]
     quality: RunQuality = RunQuality()
+    matrix: np.ndarray | None = None
 
 
 class SubjectFC(NamedTuple):
@@ -133,9 +139,9 @@ class SubjectFC(NamedTuple):
         return sum(run.report["DegreesOfFreedom"] for run in self.runs)
 
     @property
-    def n_volumes(self) -> int:
-        """Volumes the FC rests on."""
-        return sum(len(run.series) for run in self.runs)
+    def n_volumes(self) -> int | None:
+        """Volumes the FC rests on; None for matrices, which do not tell."""
+        return sum(len(run.series) for run in self.runs) or None
 
     @property
     def measures(self) -> dict[str, float | None]:
@@ -154,7 +160,9 @@ class SubjectFC(NamedTuple):
             "mean_fc_before": self._mean_fc(self.fc_before),
             "dof": self.dof,
             "n_volumes": self.n_volumes,
-            "minutes": self.n_volumes * trs[0] / 60 if trs[0] else None,
+            "minutes": self.n_volumes * trs[0] / 60
+            if trs[0] and self.n_volumes
+            else None,
         }
 
     def edges(self, fc: np.ndarray) -> np.ndarray:
@@ -192,6 +200,12 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
             where=f"sub-{sources[0].subject}",
             do="Choose one run: --select TEXT, --task or --session.",
         )
+    if len(runs) > 1 and any(run.matrix is not None for run in runs):
+        raise DataError(
+            "FC matrices of several runs cannot be joined.",
+            where=f"sub-{sources[0].subject}",
+            do="Give the time series, or choose one run: --select TEXT, --session.",
+        )
     series = roi_series.join_runs([run.series for run in runs])
     with at(sources[0].path):
         result = _joined(runs, series, atlas, request)
@@ -208,7 +222,11 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
 def _joined(
     runs: tuple[Run, ...], series: np.ndarray, atlas: Atlas, request: FCRequest
 ) -> SubjectFC:
-    empty = tuple(np.flatnonzero(roi_series.empty_rois(series)).tolist())
+    if (matrix := runs[0].matrix) is not None:
+        fc, without_signal = roi_series.checked_matrix(matrix, atlas.roi_names)
+    else:
+        without_signal = roi_series.empty_rois(series)
+    empty = tuple(np.flatnonzero(without_signal).tolist())
     names = some([atlas.roi_names[i] for i in empty])
     warnings = [warning for run in runs for warning in run.warnings]
     if empty:
@@ -220,7 +238,8 @@ def _joined(
             "voxels inside ROIs.",
             do="Look at its coverage; or allow more: --max-empty.",
         )
-    fc = roi_series.pearson_fc(series, atlas.roi_names)
+    if matrix is None:
+        fc = roi_series.pearson_fc(series, atlas.roi_names)
     sources = [run.source for run in runs]
     settings = request.settings_of(sources)
     before = [run.quality.before for run in runs if run.quality.before is not None]
@@ -234,7 +253,8 @@ def _joined(
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """Extract the ROI series of one run, denoised where its tool has not done so."""
-    make = _from_series if source.kind == "series" else _from_scan
+    makers = {"series": _from_series, "matrix": _from_matrix, "scan": _from_scan}
+    make = _from_dense if source.is_dense else makers[source.kind]
     with at(source.path):
         run = make(source, atlas, request)
         fd = denoise.framewise_displacement(source.motion) if source.motion else None
@@ -249,10 +269,19 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
-    raw, names = roi_series.read_series(source.path)
+    raw, names = roi_series.read_series(source.path, request.variable)
     columns = roi_series.parse_columns(request.columns)
     warnings: tuple[str, ...] = ()
-    if not names and source.tool == "series":
+    n = raw.shape[1]
+    if (
+        request.columns is None
+        and source.tool == "dpabi"
+        and n in DPABI_ALL_ATLASES
+        and atlas.name == "AAL116"
+    ):
+        columns = slice(0, 116)
+        warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
+    elif not roi_series.is_named(names) and source.tool == "series":
         warnings = (
             f"columns without names were taken for the ROIs of {atlas.name}, in order",
         )
@@ -266,6 +295,78 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     return Run(source, values, tr, None, None, values.T, report, warnings, quality)
 
 
+def _from_matrix(source: Source, atlas: Atlas, request: FCRequest) -> Run:
+    """Read FC that another tool made; there is no series to show."""
+    fc = roi_series.match_matrix(cifti.read_parcel_matrix(source.path), atlas)
+    nothing = np.empty((0, atlas.n_rois))
+    report = {**LEFT, "VolumesKept": None}
+    tr = request.tr or source.sidecar_tr
+    carpet = nothing.T
+    return Run(source, nothing, tr, None, None, carpet, report, (), RunQuality(), fc)
+
+
+def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
+    """Extract the signal of each parcel of a dense CIFTI series."""
+    found = cifti.parcel_means(source.path, atlas, request.min_coverage)
+    header_tr = cifti.seconds_per_volume(source.path)
+    tr = agreed_tr(header_tr, source.sidecar_tr, request.tr)
+    steady = found.good[request.drop :].T
+    rows = _evenly(len(steady), CARPET_VOXELS)
+    quality = RunQuality(
+        tuple(atlas.roi_names[column] for column in found.rois[rows]),
+        roi_groups(atlas, found.rois[rows]),
+        tsnr=temporal_snr(steady, membership(found.rois, atlas.n_rois)),
+        dvars=percent_dvars(steady),
+    )
+    if quality.tsnr is None:
+        quality = replace(quality, dvars=None)
+    raw = found.series[request.drop :]
+    series, report, quality = _denoised(raw, source, request, tr, quality)
+    warnings = _denoising_warnings(source, request, found.n_nan)
+    notes = {"NaNVoxels": found.n_nan, "VoxelsInROIs": found.n_inside}
+    report = {**notes, **report}
+    carpet = steady[rows]
+    coverage = found.coverage
+    return Run(source, series, tr, coverage, None, carpet, report, warnings, quality)
+
+
+def membership(rois: np.ndarray, n_rois: int) -> "csr_array":
+    """Return the weight, 0 or 1, of each voxel in each ROI, (n, n_rois)."""
+    from scipy.sparse import csr_array
+
+    places = (np.arange(len(rois)), rois)
+    return csr_array((np.ones(len(rois)), places), shape=(len(rois), n_rois))
+
+
+def _denoised(
+    series: np.ndarray,
+    source: Source,
+    request: FCRequest,
+    tr: float | None,
+    quality: RunQuality,
+) -> tuple[np.ndarray, dict[str, Any], RunQuality]:
+    """Denoise series of which the first volumes are dropped, unless their tool has done so.
+
+    Returns
+    -------
+    series : ndarray of shape (n_volumes, n_rois)
+    report : dict
+        Steps applied.
+    quality : RunQuality
+        With the series before denoising, the volumes kept and the confounds.
+    """
+    quality = replace(quality, traces=confound_traces(source, request.drop))
+    if source.denoised:  # the mean that tSNR and DVARS rest on is not the scanner's
+        return series, dict(LEFT), replace(quality, tsnr=None, dvars=None)
+    confounds = denoise.NONE
+    if source.has_confounds:
+        confounds = denoise.fmriprep_confounds(
+            source.path, request.denoising, request.drop
+        )
+    cleaned, report = denoise.clean_series(series, request.denoising, tr, confounds)
+    return cleaned, report, replace(quality, before=series, kept=confounds[1])
+
+
 def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     scan = open_scan(source.path)
     tr = repetition_time(scan, source.sidecar_tr, request.tr)
@@ -275,21 +376,11 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
         scan, atlas, source.mask, request.min_coverage, tissues, request.drop
     )
     quality = signals.quality
-    series = signals.series[request.drop :]
-    report: dict[str, Any] = LEFT
-    if source.denoised:  # the mean that tSNR and DVARS rest on is not the scanner's
-        quality = replace(quality, tsnr=None, dvars=None)
-    else:
-        denoising = request.denoising
-        confounds = denoise.NONE
-        if source.has_confounds:
-            confounds = denoise.fmriprep_confounds(source.path, denoising, request.drop)
-        quality = replace(quality, before=series, kept=confounds[1])
-        series, report = denoise.clean_series(series, denoising, tr, confounds)
+    raw = signals.series[request.drop :]
+    series, report, quality = _denoised(raw, source, request, tr, quality)
     warnings = _warnings(source, scan, request, signals.notes["NaNVoxels"])
     carpet = signals.carpet[:, request.drop :]
     report = {**signals.notes, **report}
-    quality = replace(quality, traces=confound_traces(source, request.drop))
     coverage = signals.coverage
     return Run(source, series, tr, coverage, None, carpet, report, warnings, quality)
 
@@ -302,6 +393,13 @@ def _warnings(
         warnings.append(
             "the header says scanner space: make sure the scan is in MNI space"
         )
+    return (*warnings, *_denoising_warnings(source, request, nan_voxels))
+
+
+def _denoising_warnings(
+    source: Source, request: FCRequest, nan_voxels: int
+) -> tuple[str, ...]:
+    warnings = []
     if nan_voxels:
         warnings.append(f"{nan_voxels} NaN voxels inside ROIs left out")
     denoising = request.denoising

@@ -1,4 +1,4 @@
-"""File layouts of fMRIPrep, XCP-D, C-PAC, DPABI, HALFpipe and plain folders; choice of runs.
+"""File layouts of fMRIPrep, XCP-D, C-PAC, DPABI, HALFpipe, the HCP and plain folders; choice of runs.
 
 `LAYOUTS` lists the file names of each tool; `find_sources` turns a folder into `Source` records, one per run.
 Of the files themselves only sidecars are read.
@@ -7,17 +7,18 @@ Of the files themselves only sidecars are read.
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fcforge.core.console import say
 from fcforge.core.errors import DataError
 from fcforge.core.files import read_plain
 from fcforge.core.formatting import printable, some
+from fcforge.imaging import cifti
 from fcforge.imaging.matrix_files import SUFFIXES
-from fcforge.imaging.options import FCRequest
+from fcforge.imaging.options import FCRequest, Kind
 
 # Those that tell scans apart, in the order of BIDS.
 ENTITIES = (
@@ -44,8 +45,8 @@ class Source:
     Attributes
     ----------
     path : Path
-        4D scan or ROI time series.
-    kind : {"scan", "series"}
+        4D scan, dense CIFTI series, ROI time series or connectivity matrix.
+    kind : {"scan", "series", "matrix"}
     tool : str
         Layout it was found in.
     entities : mapping
@@ -55,7 +56,7 @@ class Source:
     """
 
     path: Path
-    kind: Literal["scan", "series"]
+    kind: Kind
     tool: str
     entities: Mapping[str, str]
     motion: Path | None = None
@@ -72,7 +73,7 @@ class Source:
     @property
     def denoised(self) -> bool:
         """Whether the tool has regressed and filtered; nothing more is taken out then."""
-        return self.tool not in ("fmriprep", "nifti")
+        return self.tool not in ("fmriprep", "hcp", "nifti")
 
     @property
     def has_confounds(self) -> bool:
@@ -85,10 +86,17 @@ class Source:
         return any(files.motion for files in LAYOUTS.get(self.tool, ()))
 
     @property
+    def is_dense(self) -> bool:
+        """Whether it is a dense CIFTI series, whose ROIs are parcels of grayordinates."""
+        return cifti.ending_of(self.path) == cifti.DENSE
+
+    @property
     def mask(self) -> Path | None:
         """Brain mask beside it, where fMRIPrep wrote one."""
         name = re.sub(r"_desc-\w+_bold", "_desc-brain_mask", self.path.name)
         mask = self.path.with_name(name)
+        if self.is_dense:
+            return None
         return mask if self.has_confounds and mask.exists() else None
 
     @property
@@ -142,8 +150,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_nifti(path: Path) -> bool:
-    """Return whether a name ends as a NIfTI file's does."""
-    return path.name.endswith((".nii", ".nii.gz"))
+    """Return whether a name ends as that of a NIfTI volume does, not of a CIFTI file."""
+    volume = path.name.endswith((".nii", ".nii.gz"))
+    return volume and not re.search(r"[.][a-z]+[.]nii$", path.name)
 
 
 def nifti_files(root: Path, pattern: str) -> Iterator[Path]:
@@ -175,7 +184,7 @@ class Files:
     ----------
     pattern : str
         Below the folder.
-    kind : {"scan", "series"}
+    kind : {"scan", "series", "matrix"}
     run : str
         Part of the file name that follows the name of the run, as a regular expression.
     motion : tuple of str
@@ -190,12 +199,21 @@ class Files:
     """
 
     pattern: str
-    kind: Literal["scan", "series"]
+    kind: Kind
     run: str = "$"
     motion: tuple[str, ...] = ()
     motion_folder: Callable[[Path], Path] = lambda path: path.parent
     of_atlas: bool = False
     about: Callable[[Path, FCRequest], dict[str, str] | None] = lambda path, request: {}
+
+    def takes(self, path: Path, request: FCRequest) -> bool:
+        """Return whether a file can be of this kind: by its ending, and by its atlas."""
+        if self.kind == "scan":
+            dense = cifti.ending_of(path) == cifti.DENSE
+            return dense if request.dense else is_nifti(path)
+        if request.dense and self.of_atlas:  # the user's own parcels, not the tool's
+            return False
+        return not self.of_atlas or _names_atlas(path, request.atlas)
 
     def motion_of(self, path: Path) -> Path | None:
         """Return the motion table of a file, if there is one."""
@@ -214,6 +232,31 @@ def _of_fmriprep(path: Path) -> Path:
     return top.parent / "fmriprep" / func.relative_to(top)
 
 
+def _fmriprep(path: Path, request: FCRequest) -> dict[str, str] | None:
+    """Take preprocessed scans in MNI space, or those that ICA-AROMA denoised where it is asked for."""
+    named = entities(path.name)
+    wanted = "smoothAROMAnonaggr" if request.aroma else "preproc"
+    if request.dense:
+        return {} if named.get("desc", "preproc") == "preproc" else None
+    in_mni = named.get("space", "").startswith("MNI")
+    return {} if in_mni and named.get("desc") == wanted else None
+
+
+def _hcp(path: Path, request: FCRequest) -> dict[str, str] | None:
+    """Take the scans of the Human Connectome Project's own folders, which name no subject."""
+    stem = stem_of(path.name)
+    run = path.parent.name
+    plain = stem == run and path.name.startswith(f"{stem}.nii")
+    if not plain and not (request.dense and stem.startswith(f"{run}_Atlas")):
+        return None
+    return {
+        "sub": path.parents[3].name,
+        "space": "fsLR" if request.dense else "MNI152NLin6Asym",
+        "task": "rest" if "REST" in stem else run.split("_")[1].lower(),
+        "run": run.replace("_", ""),
+    }
+
+
 def _dpabi(path: Path, request: FCRequest) -> dict[str, str] | None:
     if path.suffix not in (".mat", ".txt"):
         return None
@@ -229,6 +272,8 @@ def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
         return None
     named = entities(path.name)
     space = named.get("space", "scanner")
+    if request.dense:
+        return {"sub": re.sub(r"_(bold|timeseries)$", "", name), "task": "rest"}
     # raw and native-space scans would give FC of the wrong places
     if request.layout == "auto" and "sub" in named and not space.startswith("MNI"):
         message = f"{path.name} is in {space} space, FC needs MNI space."
@@ -239,10 +284,30 @@ def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
 def _series(path: Path, request: FCRequest) -> dict[str, str] | None:
     other_atlas = _atlas_of(path) and not _names_atlas(path, request.atlas)
     excluded = other_atlas or _NOT_SERIES.search(path.name.lower())
-    if excluded or path.suffix.lower() not in SUFFIXES:
+    known = path.suffix.lower() in SUFFIXES or path.name.endswith(cifti.SERIES)
+    if excluded or not known:
         return None
-    stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
+    name = stem_of(path.name) if path.suffix == ".nii" else path.stem
+    stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", name)
     return {"sub": stem.removeprefix("ROISignals_"), "task": "rest"}
+
+
+def _matrix(path: Path, request: FCRequest) -> dict[str, str] | None:
+    if _atlas_of(path) and not _names_atlas(path, request.atlas):
+        return None
+    stem = re.sub(r"_(correlation|boldmap|conmat|fc)$", "", stem_of(path.name))
+    return {"sub": stem, "task": "rest"}
+
+
+def _xcpd_matrix(path: Path, request: FCRequest) -> dict[str, str] | None:
+    """Take matrices of Pearson correlations; older versions named the measure, not the statistic."""
+    named = entities(path.name)
+    statistic = named.get("stat", named.get("measure", "pearsoncorrelation"))
+    return {} if statistic == "pearsoncorrelation" else None
+
+
+def _xcpd_series(path: Path, request: FCRequest) -> dict[str, str] | None:
+    return {} if entities(path.name).get("stat", "mean").startswith("mean") else None
 
 
 _XCPD_RUN = r"_(space|seg|atlas|res|den|stat|desc)-.*$"
@@ -256,21 +321,34 @@ _FMRIPREP_MOTION = (
 LAYOUTS: dict[str, tuple[Files, ...]] = {
     "fmriprep": (
         Files(
-            "sub-*/**/*_space-MNI*_desc-preproc_bold.nii*",
+            "sub-*/**/*_space-*_bold*.nii*",
             "scan",
-            r"_space-[^_]+|_res-[^_]+|_desc-.*$",
+            r"_space-[^_]+|_res-[^_]+|_den-[^_]+|_desc-.*$|_bold$",
             _FMRIPREP_MOTION,
+            about=_fmriprep,
         ),
     ),
     "xcpd": (
+        *(
+            Files(
+                f"sub-*/**/*_timeseries{ending}",
+                "series",
+                _XCPD_RUN,
+                _XCPD_MOTION,
+                of_atlas=True,
+                about=_xcpd_series,
+            )
+            for ending in (".tsv", cifti.SERIES)
+        ),
+        Files("sub-*/**/*_desc-denoised_bold*.nii*", "scan", _XCPD_RUN, _XCPD_MOTION),
         Files(
-            "sub-*/**/*_stat-mean*_timeseries.tsv",
-            "series",
+            f"sub-*/**/*{cifti.MATRIX}",
+            "matrix",
             _XCPD_RUN,
             _XCPD_MOTION,
             of_atlas=True,
+            about=_xcpd_matrix,
         ),
-        Files("sub-*/**/*_desc-denoised_bold.nii*", "scan", _XCPD_RUN, _XCPD_MOTION),
     ),
     "cpac": (
         Files(
@@ -303,8 +381,20 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             of_atlas=True,
         ),
     ),
+    "hcp": (
+        Files(
+            "**/MNINonLinear/Results/*/*fMRI*.nii*",
+            "scan",
+            ".*",
+            ("Movement_RelativeRMS.txt",),
+            about=_hcp,
+        ),
+    ),
     "nifti": (Files("**/*.nii*", "scan", about=_scan),),
-    "series": (Files("**/*", "series", about=_series),),
+    "series": (
+        Files("**/*", "series", about=_series),
+        Files(f"**/*{cifti.MATRIX}", "matrix", about=_matrix),
+    ),
 }
 
 
@@ -325,6 +415,7 @@ def find_sources(request: FCRequest) -> list[Source]:
     layouts = (recognised or list(LAYOUTS)) if auto else [request.layout]
     attempts = (_runs_of_layout(name, request) for name in layouts)
     sources = next(filter(None, attempts), [])
+    _require_aroma(sources, request)
     wanted = [source for source in sources if request.takes(source)]
     if not wanted:
         raise _nothing_found(request, sources)
@@ -349,8 +440,7 @@ def _runs_of_layout(layout: str, request: FCRequest) -> list[Source]:
 
 def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
     for path in request.source.glob(files.pattern):
-        other_atlas = files.of_atlas and not _names_atlas(path, request.atlas)
-        if other_atlas or (files.kind == "scan" and not is_nifti(path)):
+        if not files.takes(path, request):
             continue
         assumed = files.about(path, request)
         if assumed is not None:
@@ -359,6 +449,17 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
                 do = "Name it sub-LABEL_..., the label of letters and digits alone."
                 raise DataError("its name names no subject.", where=path, do=do)
             yield Source(path, files.kind, layout, known, files.motion_of(path))
+
+
+def _require_aroma(sources: Sequence[Source], request: FCRequest) -> None:
+    """Refuse ICA-AROMA where fMRIPrep's scans of it are not there: nothing would be removed."""
+    of_aroma = any(source.tool == "fmriprep" for source in sources)
+    if request.aroma and not of_aroma:
+        raise DataError(
+            "ica_aroma needs fMRIPrep's scans desc-smoothAROMAnonaggr, and there are none.",
+            where=request.source,
+            do="fMRIPrep writes them with --use-aroma (before 23.1); or choose another --denoise.",
+        )
 
 
 def _one_task(sources: list[Source], request: FCRequest) -> list[Source]:
@@ -385,9 +486,15 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
     tasks_and_sessions = {
         "task-{} ses-{}".format(*s.entity_values("task", "ses")) for s in sources
     }
-    scans = nifti_files(root, "sub-*/**/*_bold")
-    spaces = {entities(path.name).get("space") or "scanner" for path in scans}
-    series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
+    if surfaces := _surfaces(root, request):
+        return surfaces
+    named = [entities(path.name) for path in nifti_files(root, "sub-*/**/*_bold")]
+    spaces = {names.get("space") or "scanner" for names in named}
+    in_mni = (names for names in named if names.get("space", "").startswith("MNI"))
+    contents = {f"desc-{names.get('desc', '')}" for names in in_mni}
+    patterns = ("**/*_timeseries.*", f"**/*{cifti.MATRIX}")
+    tables = (path for pattern in patterns for path in root.glob(pattern))
+    series = {_atlas_of(path) for path in tables} - {""}
     wrong_atlas = f"nothing for atlas {request.atlas}. Time series there are of"
     reasons = (
         (
@@ -396,6 +503,11 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
             "See --task, --session and --select.",
         ),
         (series, wrong_atlas, "Name one of them: --atlas NAME."),
+        (
+            contents,
+            "no scan of the kind asked for in MNI space; there is",
+            "--denoise ica_aroma takes desc-smoothAROMAnonaggr; --layout nifti takes any.",
+        ),
         (spaces, "no scan in MNI space, which FC needs; there is", TO_MNI),
     )
     for alternatives, problem, do in reasons:
@@ -405,6 +517,33 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
             )
     do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
     return DataError("no scan and no time series found.", where=root, do=do)
+
+
+def _surfaces(root: Path, request: FCRequest) -> DataError | None:
+    """Explain what to do with dense CIFTI and GIFTI files, where there is nothing else."""
+    dense = next(root.glob(f"**/*{cifti.DENSE}"), None)
+    volume = next(nifti_files(root, "**/*_bold"), None)
+    gifti = next(root.glob("**/*.func.gii"), None) or next(root.glob("**/*.gii"), None)
+    if dense is not None and not request.dense:
+        return DataError(
+            f"{dense.name} is a dense CIFTI series, and atlas {request.atlas} is one of volumes.",
+            where=root,
+            do="Pass a CIFTI parcellation: --atlas FILE.dlabel.nii.",
+        )
+    if request.dense:
+        return DataError(
+            f"no dense CIFTI series (*{cifti.DENSE}) for {Path(request.atlas).name}.",
+            where=root,
+            do="fMRIPrep writes them with --cifti-output 91k; for volumes pass a volume as --atlas.",
+        )
+    if gifti is not None and volume is None:
+        return DataError(
+            f"{gifti.name} is a GIFTI surface file, which is not read.",
+            where=root,
+            do="Let fMRIPrep write --cifti-output 91k (and pass --atlas FILE.dlabel.nii) or "
+            "--output-spaces MNI152NLin2009cAsym.",
+        )
+    return None
 
 
 def made_by(root: Path) -> str:

@@ -235,7 +235,7 @@ def _pick(
     raise DataError(
         f"holds {problem}.",
         where=path,
-        do=f"It has: {', '.join(sorted(arrays))}; keep one, or of a dataset name it as variable.",
+        do=f"It has: {', '.join(sorted(arrays))}; name one: --variable NAME (of a dataset: variable).",
     )
 
 

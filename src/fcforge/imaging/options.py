@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 DENOISING = ("denoise", "high_pass", "low_pass", "fd_threshold")
 
 
+Kind = Literal["scan", "series", "matrix"]
+
+
 class InputFile(Protocol):
     """A file of one run, as the options see it: `fcforge.imaging.layouts.Source`."""
 
@@ -26,8 +29,8 @@ class InputFile(Protocol):
         ...
 
     @property
-    def kind(self) -> Literal["scan", "series"]:
-        """Whether the file is a scan or a table of time series."""
+    def kind(self) -> Kind:
+        """Whether the file is a scan, a table of time series or a connectivity matrix."""
         ...
 
     @property
@@ -73,7 +76,8 @@ class FCRequest(ImagingRequest):
     atlas: str = option(
         "AAL116",
         "AAL116, a name of nilearn's (Schaefer400, HarvardOxford, CC200, MSDL, DiFuMo256, ...), "
-        "the path of a volume, or the name another tool gave its series.",
+        "the path of a volume, the path of a CIFTI parcellation (.dlabel.nii) for dense series, "
+        "or the name another tool gave its series.",
     )
     atlas_lut: Path | None = option(
         None,
@@ -81,14 +85,22 @@ class FCRequest(ImagingRequest):
     )
     denoise: str = option(
         "simple",
-        "none, simple, scrubbing, compcor, or parts joined by +, such as "
+        "none, simple, scrubbing, compcor, ica_aroma, or parts joined by +, such as "
         "motion+wm_csf+global_signal. Applied to scans of fMRIPrep and to plain scans only.",
     )
     high_pass: float = option(0.01, "Lower end of the band-pass in Hz, 0 for none.")
     low_pass: float = option(0.1, "Upper end of the band-pass in Hz, 0 for none.")
     fd_threshold: float = option(0.5, "Framewise displacement to scrub at, mm.")
     layout: Literal[
-        "auto", "fmriprep", "xcpd", "cpac", "dpabi", "halfpipe", "nifti", "series"
+        "auto",
+        "fmriprep",
+        "xcpd",
+        "cpac",
+        "dpabi",
+        "halfpipe",
+        "hcp",
+        "nifti",
+        "series",
     ] = option("auto", "Tool that wrote the folder; auto finds out.")
     participants: Path | None = option(None, "Table with id, site and diagnosis.")
     task: str = option("", "BIDS task; rest where there are several.")
@@ -96,6 +108,9 @@ class FCRequest(ImagingRequest):
     select: str = option("", "Part of the file name, such as space-MNI152NLin6Asym.")
     drop: int = option(0, "Volumes to drop at the start.")
     columns: str | None = option(None, "Columns of a time series, such as 1-116.")
+    variable: str | None = option(
+        None, "Matrix to take of .mat and .npz files that hold several."
+    )
     min_coverage: float = option(
         0.5, "Share of an ROI that must be covered; below it the ROI is empty."
     )
@@ -118,12 +133,22 @@ class FCRequest(ImagingRequest):
         band = (self.high_pass or None, self.low_pass or None)
         return make_denoise(self.denoise, band, self.fd_threshold)
 
+    @property
+    def dense(self) -> bool:
+        """Whether the atlas is a CIFTI parcellation, whose scans are dense series."""
+        return self.atlas.endswith(".dlabel.nii")
+
+    @property
+    def aroma(self) -> bool:
+        """Whether the scans that ICA-AROMA denoised are asked for."""
+        return "ica_aroma" in self.denoise.split("+")
+
     def settings_of(self, runs: Sequence[InputFile]) -> dict[str, Any]:
         """Return the settings that took part in making FC of these runs, for its sidecar and page."""
         names = ["drop", "max_empty"]
         kinds = {run.kind for run in runs}
         names += ["min_coverage"] if "scan" in kinds else []
-        names += ["columns"] if "series" in kinds else []
+        names += ["columns", "variable"] if "series" in kinds else []
         if not all(run.denoised for run in runs):
             names.append("min_dof")
         return {name: getattr(self, name) for name in names}
@@ -138,7 +163,7 @@ class FCRequest(ImagingRequest):
         if not all(run.denoised for run in runs):
             used.update(DENOISING)
         given = self.given()
-        names = (*DENOISING, "min_dof", "min_coverage", "columns")
+        names = (*DENOISING, "min_dof", "min_coverage", "columns", "variable")
         return [
             f"--{name.replace('_', '-')}"
             for name in names

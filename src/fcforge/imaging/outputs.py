@@ -83,7 +83,7 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
     Path
         The FC file.
     """
-    for run in result.runs:
+    for run in (run for run in result.runs if run.matrix is None):
         name = f"{base_name(run.source)}_atlas-{atlas.name}_stat-mean_timeseries.tsv"
         series = subject_folder(out, run.source) / name
         write_table(series, pd.DataFrame(run.series, columns=atlas.roi_names))
@@ -170,7 +170,12 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "Sources": [str(run.source.path) for run in runs],
         "Tool": runs[0].source.tool,
         "RepetitionTime": runs[0].tr,
-        "Atlas": {"Name": atlas.name, "ROIs": atlas.n_rois, "SHA256": atlas.sha256},
+        "Atlas": {
+            "Name": atlas.name,
+            "ROIs": atlas.n_rois,
+            "SHA256": atlas.sha256,
+            "SHA256Of": atlas.hashed,
+        },
         "EmptyROIs": [atlas.roi_names[i] for i in result.empty],
         "EmptyROIRule": "FC of an empty ROI is 0 with every other ROI, 1 with itself",
         "MeanFD": result.mean_fd,

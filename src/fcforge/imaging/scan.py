@@ -89,14 +89,27 @@ def repetition_time(
     DataError
         Sidecar and header name two different TRs and the user named none.
     """
+    return agreed_tr(scan.tr, sidecar_tr, override)
+
+
+def agreed_tr(
+    header_tr: float | None, sidecar_tr: float | None, override: float | None
+) -> float | None:
+    """Return the TR that the user names, or that header and sidecar agree on; None if unknown.
+
+    Raises
+    ------
+    DataError
+        Header and sidecar differ.
+    """
     if override is not None:
         return override
-    if sidecar_tr and scan.tr and abs(sidecar_tr - scan.tr) > TR_TOLERANCE_S:
+    if sidecar_tr and header_tr and abs(sidecar_tr - header_tr) > TR_TOLERANCE_S:
         raise DataError(
-            f"mixed TRs: the header says {scan.tr:g} s, the sidecar {sidecar_tr:g} s.",
+            f"mixed TRs: the header says {header_tr:g} s, the sidecar {sidecar_tr:g} s.",
             do="Correct the file, or pass the true one: --tr SECONDS.",
         )
-    return sidecar_tr or scan.tr
+    return sidecar_tr or header_tr
 
 
 def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""ROI time series of other tools (.1D, .tsv, .csv, .txt, .mat, .npy, .npz), and their FC.
+"""ROI time series of other tools (.1D, .tsv, .csv, .txt, .mat, .npy, .npz, CIFTI), and their FC.
 
 FC is Pearson's correlation, with one convention for ROIs without signal: an ROI that is flat, or
 missing in every volume, has FC 0 with all others, as in the shared ABIDE matrices;
@@ -14,13 +14,14 @@ import numpy as np
 
 from fcforge.core.errors import DataError
 from fcforge.core.formatting import some
+from fcforge.imaging import cifti
 from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
 from fcforge.imaging.matrix_files import read_matrix_file
 
 Series = tuple[np.ndarray, tuple[str, ...]]  # (n_volumes, n_columns), names of columns
 
 
-def read_series(path: Path) -> Series:
+def read_series(path: Path, variable: str | None = None) -> Series:
     """Read time series from a file; volumes are rows, ROIs are columns.
 
     Parameters
@@ -28,7 +29,9 @@ def read_series(path: Path) -> Series:
     path : Path
         Text may be separated by tab, comma or blanks, with or without one header line
         (``#2001<TAB>#2002`` of AFNI and the PCP, or names); of a .mat or .npz file the only 2D
-        array is taken, or ``ROISignals``.
+        array is taken, or ``ROISignals``; a ``*.ptseries.nii`` names its parcels.
+    variable : str, optional
+        Array of a .mat or .npz file.
 
     Returns
     -------
@@ -42,30 +45,83 @@ def read_series(path: Path) -> Series:
     DataError
         Missing, empty, ragged, or not numbers.
     """
-    return read_matrix_file(path, customary=("ROISignals",))
+    if cifti.ending_of(path):
+        return cifti.read_parcel_series(path)
+    of_arrays = path.suffix.lower() in (".mat", ".npz")
+    return read_matrix_file(path, variable if of_arrays else None, ("ROISignals",))
 
 
 def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
     """Return the columns in the atlas' order, (n_volumes, n_rois); NaN for a ROI that the file lacks.
 
-    Columns are matched by the atlas' names or codes where the header has them, else by position,
-    which needs exactly the atlas' number of columns.
+    Columns are matched by the atlas' names, abbreviations or codes where the header has them.
+    Columns without names, or with numbered ones (``ROI_1``), are matched by position, which needs
+    exactly the atlas' number of columns.
 
     Raises
     ------
     DataError
-        A column count that is not the atlas'. Never a guess, never a dropped column.
+        Names of another atlas, or a column count that is not the atlas'. Never a guess, never a
+        dropped column.
     """
     values, names = series
-    column_of = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
-    column_of |= {str(code): i for i, code in enumerate(atlas.codes)}
-    columns = [column_of.get(name.lower(), -1) for name in names]
+    places = roi_places(names, values.shape[1], atlas)
+    out = np.full((len(values), atlas.n_rois), np.nan)
+    out[:, places] = values
+    return out
+
+
+def match_matrix(series: Series, atlas: Atlas) -> np.ndarray:
+    """Return a connectivity matrix in the atlas' order; NaN for a ROI that the file lacks.
+
+    Raises
+    ------
+    DataError
+        See `match_atlas`.
+    """
+    values, names = series
+    places = roi_places(names, values.shape[1], atlas)
+    out = np.full((atlas.n_rois, atlas.n_rois), np.nan)
+    out[np.ix_(places, places)] = values
+    return out
+
+
+def _plain(name: str) -> str:
+    """Return the letters and digits of a name, in lower case."""
+    return "".join(c for c in name.casefold() if c.isalnum())
+
+
+def is_named(names: Sequence[str]) -> bool:
+    """Return whether columns have names that tell ROIs apart by more than a number.
+
+    Examples
+    --------
+    >>> is_named(["ROI_1", "ROI_2"]), is_named(["Hippocampus_L", "Amygdala_L"]), is_named([])
+    (False, True, False)
+    """
+    stems = {re.sub(r"\d+$", "", name.strip()) for name in names}
+    return len(names) > 0 and len(stems) > 1
+
+
+def roi_places(names: Sequence[str], n: int, atlas: Atlas) -> np.ndarray:
+    """Return the ROI of each of `n` columns, by name where `names` tell, else by position.
+
+    Raises
+    ------
+    DataError
+        Names of another atlas, or a column count that is not the atlas'.
+    """
+    place_of = {str(code): i for i, code in enumerate(atlas.codes)}
+    for spelling in (atlas.abbreviations, atlas.roi_names):
+        plain = list(map(_plain, spelling))
+        if len(set(plain)) == len(plain):
+            place_of |= {name: i for i, name in enumerate(plain)}
+        else:  # names that differ in punctuation alone
+            place_of |= {name: i for i, name in enumerate(spelling)}
+    places = [place_of.get(name, place_of.get(_plain(name), -1)) for name in names]
     # A file with a column outside the atlas is another atlas, not ours with extras.
-    if columns and -1 not in columns and len(set(columns)) == len(columns):
-        out = np.full((len(values), atlas.n_rois), np.nan)
-        out[:, columns] = values
-        return out
-    n = values.shape[1]
+    if places and -1 not in places and len(set(places)) == len(places):
+        return np.array(places)
     if n != atlas.n_rois:
         aal = atlas.name == "AAL116" and n in AAL_VERSIONS
         version = f" ({n} is {AAL_VERSIONS[n]})" if aal else ""
@@ -73,7 +129,18 @@ def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
             f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{version}.",
             do="Name the right --atlas, or choose columns: --columns 1-116.",
         )
-    return values
+    if is_named(names) or (is_named(atlas.roi_names) and set(places) - {-1}):
+        strange = some(
+            [name for name, i in zip(names, places, strict=True) if i < 0], 3
+        )
+        problem = f"its ROIs {strange} are not in atlas {atlas.name}"
+        if -1 not in places:
+            problem = "its header names a ROI twice"
+        raise DataError(
+            f"{problem} ({some(atlas.roi_names, 3)}).",
+            do="Name the atlas that the file is of: --atlas NAME, with --atlas-lut FILE for own names.",
+        )
+    return np.arange(n)
 
 
 def parse_columns(text: str | None) -> slice:
@@ -84,6 +151,51 @@ def parse_columns(text: str | None) -> slice:
     if not match or not 1 <= int(match[1]) < int(match[2]):
         raise DataError(f"columns '{text}' is not FIRST-LAST, e.g. 1-116.")
     return slice(int(match[1]) - 1, int(match[2]))
+
+
+def checked_matrix(
+    fc: np.ndarray, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a correlation matrix that another tool made with FC 0 of empty ROIs, and their mask.
+
+    Parameters
+    ----------
+    fc : ndarray of shape (n_rois, n_rois)
+        NaN in the rows and columns of ROIs without signal.
+    names : sequence of str
+        ROI names for errors.
+
+    Raises
+    ------
+    DataError
+        Not symmetric, values beyond 1 (Fisher z), or an ROI that is NaN with some others only.
+    """
+    off = ~np.eye(len(fc), dtype=bool)
+    missing = ~np.isfinite(fc)
+    empty = np.array(
+        [
+            missing[i][off[i]].all() or not np.nan_to_num(fc[i][off[i]]).any()
+            for i in range(len(fc))
+        ]
+    )
+    kept = np.ix_(~empty, ~empty)
+    inner = np.where(off, fc, 1.0)[kept]
+    if np.isnan(inner).any():
+        rois = [names[i] for i in np.flatnonzero(~empty)[np.isnan(inner).any(axis=1)]]
+        raise DataError(
+            f"FC of ROI {some(rois, 3)} is missing with some ROIs only.",
+            do="Make it again; an ROI without signal has no FC with any.",
+        )
+    if np.abs(inner).max(initial=0) > 1 + 1e-3:
+        raise DataError(
+            f"holds {np.abs(inner).max():.3g}, which is no correlation; is it Fisher z?",
+            do="Give correlations, or the time series.",
+        )
+    if np.abs(inner - inner.T).max(initial=0) > 1e-4:
+        raise DataError("is not symmetric.", do="Give a matrix of correlations.")
+    out = np.eye(len(fc))
+    out[kept] = np.clip((inner + inner.T) / 2, -1, 1)
+    return out, empty
 
 
 def empty_rois(series: np.ndarray) -> np.ndarray:

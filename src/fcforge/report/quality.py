@@ -48,8 +48,9 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
         if run.fd is not None:
             motion = _motion_figure(run.fd)
             sections.append(Section(f"Run {k}: motion", motion, MOTION))
-        carpet = _carpet_figure(run.carpet)
-        sections.append(Section(f"Run {k}: signal over time", carpet, CARPET))
+        if run.carpet.size:  # a matrix of another tool has no series
+            carpet = _carpet_figure(run.carpet)
+            sections.append(Section(f"Run {k}: signal over time", carpet, CARPET))
         if run.coverage is not None:
             seen = _coverage_figure(run.coverage)
             sections.append(Section(f"Run {k}: coverage of each ROI", seen))
