@@ -1,19 +1,17 @@
-"""Every table of the paper: the product's own experiments, one after the other on one device.
+"""Train every table of the paper on one GPU, and bring the scores back.
 
     python paper/benchmarks/run_tables.py write .carry/tables --precision tf32  # here: what to run
-    python paper/benchmarks/run_tables.py run .carry/tables --out $OUT  # there: torch is enough
-    python paper/benchmarks/run_tables.py read OUT                      # here: paper/results/*.npz
-    make tables                                                         # every page and figure
+    bash paper/benchmarks/on_gpu.sh .carry 540 main leaks   # there: torch and numpy are enough
+    python paper/benchmarks/run_tables.py read OUT          # here: paper/results/NAME.npz and NAME.json
+    make tables                                             # every page and figure
 
-`run` leaves ordinary run folders; tables of one dataset share their nodes, so a learner that two
-tables name is trained once. After --limit seconds nothing new is started, and the same command
-again continues. With --processes the learners of a table train side by side (on a GPU start
-`nvidia-cuda-mps-control -d` first, or they take turns): a card waits for one process that loads,
-captures and stores while it computes for others. Scores and metadata (no lane, no generator) go
-into OUT/*.tar.gz; `read` makes one small file per table of them, with what was asked for, the
-machine and the commit.
-Tuned strengths: `fcforge tune paper/experiments/main_abide.toml --device cuda`, then a config with
-base = "main_abide.toml" and the learners of tuned.toml, run into OUT/main_abide_tuned.
+`run` leaves ordinary run folders. Tables of one dataset share their nodes and generators, so a
+learner that two tables name is trained once. Learners of all tables of the portions asked for
+train side by side in `--processes` processes: on a GPU start `nvidia-cuda-mps-control -d` first
+(on_gpu.sh does), or they take turns. After `--limit` seconds nothing new is started; the same
+command continues where the run folders are still there. Scores and metadata (no lane, no
+generator) go into OUT/*.tar.xz. `dry` runs the tables in small on this machine: two orders, one
+seed, two epochs.
 """
 
 import argparse
@@ -26,104 +24,216 @@ import sys
 import tarfile
 import time
 import tomllib
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing import forkserver
+from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from fcforge.core.spec import LearnerSpec
 from fcforge.experiments.config import Experiment
+from fcforge.experiments.config_files import read_config
 from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment
 from fcforge.experiments.store import Store
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "paper" / "experiments"
 NODE = ("meta.json", "scores.npz")  # what is kept of a node: no lane
-# methods whose tables take longest, by seconds on one H200
+# methods by falling time on one H200
 LONGEST = (
     "forge",
+    "joint",
+    "cumulative",
     "ugcl",
-    "derpp",
     "twp",
     "ewc",
-    "der",
+    "derpp",
     "er",
-    "cumulative",
-    "lwf",
+    "der",
     "si",
     "packnet",
+    "lwf",
     "finetune",
 )
-FITTING = 4  # processes beside each of several that fit its generators
-PART_BYTES = 12 << 20  # of an archive; more than 16 MiB does not come back
-TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-WANTED: dict[str, tuple[str, ...]] = {
-    name: tuple(setting for which in sets for setting in TOLD["settings"][which])
-    for name, sets in TOLD["tables"].items()
-}
+# the sampler of these variants chooses in every epoch
+SLOW_VARIANTS = ("paper", "authors")
+PART_BYTES = 14 << 20  # largest archive; more than 16 MiB does not come back
+PARTS = 6  # most archives; more than eight files do not come back
+PORTIONS: Mapping[str, Sequence[str]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text()
+)["portions"]
+TABLES = tuple(name for names in PORTIONS.values() for name in names)
+UNFINISHED = 3  # exit status of a process whose time was over
+SMALL = ("experiment.orders=2", "experiment.seeds=[0]", "training.epochs=2")
 
 
 class OutOfTime(RuntimeError):
     """The wall-clock limit has passed."""
 
 
-def load(name: str, precision: str = "float32", data: str = "") -> Experiment:
-    """Experiment of a table, with the settings it is run with."""
+@dataclass(frozen=True)
+class Share:
+    """Learners of a table that one process trains, or a site whose generators one process judges.
+
+    Parameters
+    ----------
+    table : str
+    learners : tuple of LearnerSpec
+        Empty for a table of generators.
+    claims : frozenset
+        Nodes and generators that the share may write; two shares with a common claim run one after the other.
+    site : str
+        Site whose generators are judged.
+    """
+
+    table: str
+    learners: tuple[LearnerSpec, ...]
+    claims: frozenset[str]
+    site: str = ""
+
+    @property
+    def title(self) -> str:
+        """Table and first learner, or table and site."""
+        return f"{self.table}, {self.site or self.learners[0].title}"
+
+
+def judges(name: str) -> bool:
+    """Whether a table compares generators (`fcforge judge`)."""
+    return "judge" in read_config(EXPERIMENTS / f"{name}.toml")
+
+
+def load(
+    name: str, precision: str = "float32", settings: Sequence[str] = ()
+) -> Experiment:
+    """Return the experiment of a table."""
     from fcforge.experiments.config import load_experiment
 
-    settings = [*WANTED[name], f"training.precision={precision}"]
-    file = name.partition("+")[0]
-    if data and file not in (
-        "main_mdd",
-        "main_bsnip",
-        "ablation_mdd",
-        "ablation_bsnip",
-    ):
-        settings.append(f"dataset.path={Path(data).resolve()}")
-    return load_experiment(EXPERIMENTS / f"{file}.toml", settings)
+    every = [f"training.precision={precision}", *settings]
+    return load_experiment(EXPERIMENTS / f"{name}.toml", every)
 
 
 def commit() -> str:
-    """The commit of this checkout; "+" after it where files differ from it."""
+    """Return the commit of this checkout; "+" after it where files differ from it."""
     command = ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     return subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
+def config_text(name: str) -> str:
+    """Return the text of a table's config file and of those it is based on."""
+    texts = []
+    path: Path | None = EXPERIMENTS / f"{name}.toml"
+    while path:
+        texts.append(f"# {path.relative_to(EXPERIMENTS)}\n{path.read_text()}")
+        base = tomllib.loads(path.read_text()).get("base")
+        path = path.parent / base if base else None
+    return "\n".join(texts)
+
+
 def write(args: argparse.Namespace) -> None:
+    """Write what to run into a folder, one JSON file per table."""
     args.folder.mkdir(parents=True, exist_ok=True)
-    for name in args.only or WANTED:
-        asked = {
-            "experiment": load(name, args.precision, args.data).to_json(),
+    settings = list(SMALL) if args.small else []
+    for name in args.only or TABLES:
+        asked: dict[str, Any] = {
             "commit": commit(),
-            "config": (EXPERIMENTS / f"{name.partition('+')[0]}.toml").read_text(),
-            "settings": WANTED[name],
+            "config": config_text(name),
+            "settings": settings,
         }
+        if judges(name):
+            asked["judge"] = [s for s in settings if not s.startswith("experiment")]
+            asked["precision"] = args.precision
+        else:
+            asked["experiment"] = load(name, args.precision, settings).to_json()
         (args.folder / f"{name}.json").write_text(json.dumps(asked, indent=1))
 
 
+def asked_tables(args: argparse.Namespace) -> list[str]:
+    """Return the tables of the portions asked for that were written and are not finished."""
+    names = [name for portion in args.portions for name in PORTIONS[portion]]
+    written = [name for name in names if (args.folder / f"{name}.json").is_file()]
+    return [name for name in written if not (args.root / name / ".finished").is_file()]
+
+
 def run(args: argparse.Namespace) -> None:
+    """Train the tables of some portions; start no learner after the limit."""
     args.started = time.monotonic()
+    args.root.mkdir(parents=True, exist_ok=True)
     if args.processes > 1:
-        load_once()
+        start_forkserver()
     try:
-        for name in [n for n in WANTED if (args.folder / f"{n}.json").is_file()]:
-            told = (args.folder / f"{name}.json").read_text()
-            args.root.mkdir(parents=True, exist_ok=True)
-            (args.root / f"{name}.json").write_text(told)
-            experiment = Experiment.from_json(json.loads(told)["experiment"])
-            run_table(name, experiment, args)
-    except OutOfTime:
-        print("the time is over; the same command again continues", flush=True)
+        in_time = run_side_by_side(args) if args.processes > 1 else run_in_turn(args)
+        if not in_time:
+            print("the time is over; the same command continues", flush=True)
     finally:
         pack(args.root, args.out)
 
 
-def run_table(name: str, experiment: Experiment, args: argparse.Namespace) -> None:
-    """One run folder; its nodes and generators are those of its dataset."""
+def run_in_turn(args: argparse.Namespace) -> bool:
+    """Run all shares in this process; return False if the time was over first."""
+    for name in asked_tables(args):
+        for share in opened(name, args):
+            if not run_share(share, args):
+                return False
+        finish(name, args)
+    return True
+
+
+def run_side_by_side(args: argparse.Namespace) -> bool:
+    """Run every share in a process of its own; return False if one did not finish.
+
+    A share starts once nothing that runs has a claim in common with it. A process that fails
+    leaves its table unfinished and the others alone.
+    """
+    fork = multiprocessing.get_context("forkserver")
+    tables = iter(asked_tables(args))
+    waiting: list[Share] = []
+    running: dict[int, tuple[Any, Share]] = {}
+    unfinished: dict[str, int] = {}
+    in_time = True
+    while True:
+        while (
+            len(running) < args.processes
+            and time.monotonic() - args.started < args.limit
+        ):
+            busy = frozenset().union(*(share.claims for _, share in running.values()))
+            share = next((s for s in waiting if not s.claims & busy), None)
+            if share is not None:
+                waiting.remove(share)
+                process = fork.Process(target=run_share_and_exit, args=(share, args))
+                process.start()
+                running[process.sentinel] = (process, share)
+            elif (name := next(tables, None)) is not None:
+                waiting += opened(name, args)
+                unfinished[name] = sum(share.table == name for share in waiting)
+            else:
+                break
+        if not running:
+            return in_time and not waiting and next(tables, None) is None
+        for sentinel in wait(list(running)):
+            process, share = running.pop(sentinel)
+            process.join()
+            if process.exitcode == 0:
+                unfinished[share.table] -= 1
+                if not unfinished[share.table]:
+                    finish(share.table, args)
+            else:
+                in_time = False
+                if process.exitcode != UNFINISHED:
+                    print(f"FAILED with {process.exitcode}: {share.title}", flush=True)
+
+
+def opened(name: str, args: argparse.Namespace) -> list[Share]:
+    """Open the run folder of a table, with the nodes and generators of its dataset, and return its shares."""
+    told = (args.folder / f"{name}.json").read_text()
+    (args.root / f"{name}.json").write_text(told)
+    asked = json.loads(told)
+    if "judge" in asked:
+        sites = read_config(EXPERIMENTS / f"{name}.toml")["judge"]["sites"]
+        return [Share(name, (), frozenset((f"{name} {site}",)), site) for site in sites]
+    experiment = Experiment.from_json(asked["experiment"])
     prepared = prepare(experiment)
     pool, folder = args.root / ".pool" / prepared.data_sha256[:12], args.root / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,107 +244,156 @@ def run_table(name: str, experiment: Experiment, args: argparse.Namespace) -> No
                 (pool / part).resolve(), target_is_directory=True
             )
     open_store(prepared, folder)
-    if args.processes == 1:
-        train(name, prepared, folder, args)
-    else:
-        train_side_by_side(name, experiment, folder, args)
-    for lane in folder.glob("nodes/*/lane.safetensors"):
-        lane.unlink()  # the table is whole: only scores are read from now on
+    return shares_of(name, experiment)
 
 
-def train(
-    name: str, prepared: Prepared, folder: Path, args: argparse.Namespace
-) -> None:
-    """What the folder does not hold yet; `OutOfTime` after the limit."""
-
-    def progress(done: int, total: int, last: str) -> None:
-        seconds = time.monotonic() - args.started  # the same clock in all processes
-        print(f"{seconds:7.1f} s  {name} {done}/{total} {last}", flush=True)
-        if seconds > args.limit:
-            raise OutOfTime
-
-    beside = {"jobs": FITTING} if args.processes > 1 else {}
-    how = {"device": args.device, "group": args.group, **beside}
-    run_experiment(prepared, Store(folder), **how, progress=progress)
+def finish(name: str, args: argparse.Namespace) -> None:
+    """Mark a table as finished."""
+    (args.root / name).mkdir(parents=True, exist_ok=True)
+    (args.root / name / ".finished").touch()
+    print(f"{time.monotonic() - args.started:7.1f} s  {name} is finished", flush=True)
 
 
-def load_once() -> None:
+def start_forkserver() -> None:
     """Start the process that others are forked from: it has torch, no card and no threads."""
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     multiprocessing.set_forkserver_preload(["fcforge.experiments.trainer"])
     forkserver.ensure_running()
 
 
-def train_side_by_side(
-    name: str, experiment: Experiment, folder: Path, args: argparse.Namespace
-) -> None:
-    """The same, shares of the learners in processes of their own."""
-    shares = shares_of(experiment.learners)
-    fork = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(min(args.processes, len(shares)), fork) as pool:
-        one = partial(train_share, name, experiment, folder=folder, args=args)
-        ended = list(pool.map(one, shares))
-    if not all(ended):
-        raise OutOfTime
-
-
-def train_share(
-    name: str,
-    experiment: Experiment,
-    learners: tuple[LearnerSpec, ...],
-    *,
-    folder: Path,
-    args: argparse.Namespace,
-) -> bool:
-    """Train some learners of a table; False where the time was over first."""
-    own = replace(experiment, learners=learners)
+def run_share(share: Share, args: argparse.Namespace) -> bool:
+    """Train or judge one share; False if the time was over first."""
     try:
-        train(f"{name}, {learners[0].title}", prepare(own), folder, args)
+        (judge_site if share.site else train)(share, args)
     except OutOfTime:
         return False
     return True
 
 
-def shares_of(learners: Sequence[LearnerSpec]) -> list[tuple[LearnerSpec, ...]]:
-    """Learners that share a generator, or a method, stay together; the longest work first.
+def run_share_and_exit(share: Share, args: argparse.Namespace) -> None:
+    """Run a share as the work of a process, whose exit status says whether it finished."""
+    sys.exit(0 if run_share(share, args) else UNFINISHED)
 
-    A generator is then fitted once, and lanes of one method train as one group.
+
+def progress_of(share: Share, args: argparse.Namespace) -> Any:
+    """Return a function that prints progress, and raises `OutOfTime` after the limit."""
+
+    def progress(*about: Any) -> None:
+        seconds = time.monotonic() - args.started  # the same clock in all processes
+        if seconds - last[0] > 20 or about[0] == about[-2 if len(about) > 1 else 0]:
+            last[0] = seconds
+            print(
+                f"{seconds:7.1f} s  {share.title} {' '.join(map(str, about))}",
+                flush=True,
+            )
+        if seconds > args.limit:
+            raise OutOfTime
+
+    last = [-math.inf]
+    return progress
+
+
+def train(share: Share, args: argparse.Namespace) -> None:
+    """Train what the run folder does not hold yet of a share's learners."""
+    asked = json.loads((args.root / f"{share.table}.json").read_text())
+    whole = Experiment.from_json(asked["experiment"])
+    prepared = prepare(replace(whole, learners=share.learners))
+    store = Store(args.root / share.table)
+    progress = progress_of(share, args)
+    run_experiment(
+        prepared, store, device=args.device, group=args.group, progress=progress
+    )
+    drop_lanes(prepared, store)
+
+
+def drop_lanes(prepared: Prepared, store: Store) -> None:
+    """Delete the lanes of finished nodes: only scores are read from now on."""
+    for key in prepared.plan.nodes:
+        store.drop_lane(key)
+
+
+def judge_site(share: Share, args: argparse.Namespace) -> None:
+    """Judge the generators of a table on one site."""
+    from fcforge.evaluation.generator_quality.experiment import judge_config
+
+    asked = json.loads((args.root / f"{share.table}.json").read_text())
+    settings = [
+        f'judge.sites=["{share.site}"]',
+        f"training.precision={asked['precision']}",
+        *asked["judge"],
+    ]
+    out = args.root / share.table / share.site
+    out.mkdir(parents=True, exist_ok=True)
+    progress = progress_of(share, args)
+    judge_config(
+        EXPERIMENTS / f"{share.table}.toml", settings, out, args.device, progress
+    )
+
+
+def shares_of(table: str, experiment: Experiment) -> list[Share]:
+    """Return the shares of a table, the longest work first.
+
+    Learners that share a generator and a model, or a method and a model, stay together: the
+    generator is then fitted once, and lanes train as one group.
     """
     alike: dict[str, list[LearnerSpec]] = {}
-    for learner in learners:
-        shared = learner.generator or learner.method.name
-        alike.setdefault(str(shared), []).append(learner)
-    long = sorted(alike.values(), key=lambda some: place_of(LONGEST, some[0]))
-    return [tuple(some) for some in long]
+    for learner in experiment.learners:
+        alike.setdefault(
+            f"{learner.generator or learner.method.name} {learner.model}", []
+        ).append(learner)
+    place = f"{Path(str(experiment.dataset.params.get('path'))).name} {experiment.dataset} {experiment.leaks}"
+    shares = []
+    for learners in alike.values():
+        parts = {str(le.generator) for le in learners if le.generator}
+        parts |= {f"{le.method.name} {le.model}" for le in learners if not le.generator}
+        claims = frozenset(f"{place} {part}" for part in parts)
+        shares.append(Share(table, tuple(learners), claims))
+    return sorted(shares, key=lambda share: speed(share.learners))
 
 
-def place_of(names: Sequence[str], learner: LearnerSpec) -> int:
-    """Place of a learner's method among some; after them where it is not named."""
-    name = learner.method.name
-    return names.index(name) if name in names else len(names)
+def speed(learners: Sequence[LearnerSpec]) -> tuple[int, int, int]:
+    """Return a sort key: learners that take long come first."""
+    first = learners[0].method
+    slow = first.params.get("variant") in SLOW_VARIANTS
+    place = LONGEST.index(first.name) if first.name in LONGEST else len(LONGEST)
+    return (place, -int(slow), -len(learners))
 
 
 def pack(root: Path, out: Path) -> None:
-    """Scores, metadata and what was asked for, in archives that stay small."""
+    """Write scores, metadata and what was asked for into a few archives that stay small."""
     out.mkdir(parents=True, exist_ok=True)
-    wanted = ("*.json", "*/experiment.json", *(f".pool/*/nodes/*/{f}" for f in NODE))
-    files = [path for pattern in wanted for path in root.glob(pattern)]
-    parts = max(
-        1, math.ceil(sum(p.stat().st_size for p in files) / 2 / PART_BYTES)
-    )  # gzip halves
+    wanted = (
+        "*.json",
+        "*/.finished",
+        "*/experiment.json",
+        "*/*/records.json",
+        "*/*/portraits.npz",
+    )
+    nodes = (f".pool/*/nodes/*/{file}" for file in NODE)
+    files = sorted(
+        {path for pattern in (*wanted, *nodes) for path in root.glob(pattern)}
+    )
+    size = sum(path.stat().st_size for path in files)
+    parts = max(1, min(PARTS, math.ceil(size / 2 / PART_BYTES)))
+    chunk = math.ceil(len(files) / parts)
     for k in range(parts):
-        with tarfile.open(out / f"tables-{k}.tar.gz", "w:gz", compresslevel=6) as tar:
-            for path in files[k::parts]:
-                tar.add(path, path.relative_to(root))
+        with tarfile.open(out / f"tables-{k}.tar.xz", "w:xz", preset=1) as archive:
+            for path in files[k * chunk : (k + 1) * chunk]:
+                archive.add(path, path.relative_to(root))
     pools = {p.parent.name: p.resolve().parent.name for p in root.glob("*/nodes")}
     (out / "pools.json").write_text(json.dumps(pools))
+    packed = sum(path.stat().st_size for path in out.glob("*.tar.xz"))
+    print(
+        f"packed {len(files)} files, {size / 2**20:.1f} MiB, into {parts} archives, {packed / 2**20:.1f} MiB",
+        flush=True,
+    )
 
 
 def unpack(archives: Path, runs: Path) -> Path:
-    """Run folders from what `pack` wrote; a folder that holds run folders already is taken."""
+    """Return run folders from what `pack` wrote, or the folder itself if it holds run folders."""
     if not (archives / "pools.json").is_file():
         return archives
-    for path in sorted(archives.glob("*.tar.gz")):
+    for path in sorted(archives.glob("*.tar.xz")):
         with tarfile.open(path) as tar:
             tar.extractall(runs, filter="data")
     for name, pool in json.loads((archives / "pools.json").read_text()).items():
@@ -247,51 +406,136 @@ def unpack(archives: Path, runs: Path) -> Path:
 
 
 def read(args: argparse.Namespace) -> None:
-    """Pack the finished learners of every run folder into paper/results/NAME.npz."""
+    """Pack every finished table into paper/results: scores as NAME.npz, measures of generators as NAME.json."""
+    folder = unpack(args.folder, args.root)
+    args.results.mkdir(parents=True, exist_ok=True)
+    for asked in sorted(folder.glob("*.json")):
+        name = asked.stem
+        if args.only and name not in args.only:
+            continue
+        told = json.loads(asked.read_text())
+        if "experiment" in told:
+            read_scores(name, folder / name, told, args.results)
+        elif "judge" in told:
+            read_judged(name, folder / name, told, args.results)
+
+
+def read_scores(
+    name: str, folder: Path, told: Mapping[str, Any], results: Path
+) -> None:
+    """Pack a table of learners, if all of them are finished."""
     from paper_tables import read_folder
     from scores import pack as pack_scores
     from scores import places, write_table
 
-    folder = unpack(args.folder, args.root)
-    for path in sorted(folder.glob("*/experiment.json")):
-        name = path.parent.name
-        table = (
-            None if args.only and name not in args.only else read_folder(path.parent)
-        )
-        if table is None or not table.groups:
-            continue
-        asked = folder / f"{name}.json"
-        found = json.loads(asked.read_text()) if asked.is_file() else {}
-        told = {k: found[k] for k in ("commit", "config", "settings") if k in found}
-        told.setdefault("commit", args.commit)
-        data = Store(path.parent).read_experiment()
-        numbers = places(Experiment.from_json(data["experiment"]).dataset)
-        arrays = pack_scores(table, data, numbers, **told)
-        write_table(args.results / f"{name}.npz", arrays)
-        size = (args.results / f"{name}.npz").stat().st_size
-        print(
-            f"{name}: {len(table.groups)} learners, {size:,} bytes; missing {table.missing}"
-        )
+    table = read_folder(folder)
+    if table.missing or not table.groups:
+        print(f"{name}: not published, unfinished: {', '.join(table.missing)}")
+        return
+    data = Store(folder).read_experiment()
+    numbers = places(Experiment.from_json(data["experiment"]).dataset)
+    about = {key: told[key] for key in ("commit", "config", "settings")}
+    write_table(results / f"{name}.npz", pack_scores(table, data, numbers, **about))
+    size = (results / f"{name}.npz").stat().st_size
+    print(f"{name}: {len(table.groups)} learners, {size:,} bytes")
+
+
+def read_judged(
+    name: str, folder: Path, told: Mapping[str, Any], results: Path
+) -> None:
+    """Pack a table of generators, if all sites are judged."""
+    sites = read_config(EXPERIMENTS / f"{name}.toml")["judge"]["sites"]
+    files = [folder / site / "records.json" for site in sites]
+    unfinished = [path.parent.name for path in files if not path.is_file()]
+    if unfinished:
+        print(f"{name}: not published, unfinished: {', '.join(unfinished)}")
+        return
+    records = [
+        record
+        for path in files
+        for found in json.loads(path.read_text())["sites"].values()
+        for record in found
+    ]
+    kept = {
+        "commit": told["commit"],
+        "config": told["config"],
+        "settings": told["settings"],
+        "machine": "NVIDIA H200",
+    }
+    (results / f"{name}.json").write_text(
+        json.dumps({**kept, "records": rounded(records)}) + "\n"
+    )
+    portraits = folder / sites[0] / "portraits.npz"
+    if portraits.is_file():
+        (results / f"{name}_portraits.npz").write_bytes(portraits.read_bytes())
+    print(f"{name}: {len(records)} records")
+
+
+def rounded(value: Any) -> Any:
+    """Return JSON with five decimals."""
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, Mapping):
+        return {key: rounded(part) for key, part in value.items()}
+    return [rounded(part) for part in value] if isinstance(value, list) else value
+
+
+def dry(args: argparse.Namespace) -> None:
+    """Run tables in small on this machine and read them back."""
+    plan = args.folder / "plan"
+    written = argparse.Namespace(
+        folder=plan, only=args.only, precision="float32", small=True
+    )
+    write(written)
+    args.portions, args.out, args.device, args.processes = (
+        list(PORTIONS),
+        args.folder / "out",
+        "cpu",
+        1,
+    )
+    args.folder, args.root, args.group, args.limit = (
+        plan,
+        args.folder / "runs",
+        16,
+        math.inf,
+    )
+    run(args)
+    back = argparse.Namespace(
+        folder=args.out,
+        root=plan.parent / "back",
+        only=args.only,
+        results=plan.parent / "results",
+    )
+    read(back)
 
 
 def main() -> None:
+    """Parse the command line."""
     form = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     commands = parser.add_subparsers(required=True)
-    for work in (write, run, read):
-        command = commands.add_parser(work.__name__)
+    for work in (write, run, read, dry):
+        command = commands.add_parser(
+            work.__name__, help=(work.__doc__ or "").splitlines()[0]
+        )
         command.set_defaults(work=work)
         command.add_argument("folder", type=Path)
-        command.add_argument(
-            "--root", type=Path, default=Path("runs/tables"), help="run folders"
-        )
+        if work is not run:
+            command.add_argument(
+                "--only", nargs="*", choices=TABLES, help="these tables"
+            )
     writing, running, reading = (commands.choices[n] for n in ("write", "run", "read"))
     writing.add_argument("--precision", default="float32", choices=["float32", "tf32"])
     writing.add_argument(
-        "--data", default="", help="place of abide1_aal116.npz on the machine"
+        "--small", action="store_true", help="two orders, one seed, two epochs"
     )
-    for some in (writing, reading):
-        some.add_argument("--only", nargs="*", choices=WANTED, help="these tables")
+    for some in (running, reading):
+        some.add_argument(
+            "--root", type=Path, default=Path("runs/tables"), help="run folders"
+        )
+    running.add_argument(
+        "--portions", nargs="+", choices=PORTIONS, default=list(PORTIONS)
+    )
     running.add_argument(
         "--out", type=Path, default=Path("out"), help="folder for the archives"
     )
@@ -310,9 +554,6 @@ def main() -> None:
         type=Path,
         default=ROOT / "paper" / "results",
         help="for the tables",
-    )
-    reading.add_argument(
-        "--commit", default="unknown", help="of a run that did not store it"
     )
     args = parser.parse_args()
     args.work(args)
