@@ -46,18 +46,23 @@ from fcforge.report.results_table import study_json  # noqa: E402
 
 OUT = ROOT / "paper" / "results" / "people.json"
 # With a start: exact, with little noise, with much, and nothing but the start.
-WITH_START = ("ridge + start", "sum, epsilon 8", "sum, epsilon 1", "public head alone")
-OF_GROUPS = ("releases_abide", "releases_529")
+WITH_START = (
+    "Ridge on a base model",
+    "Sum of contributions, epsilon 8",
+    "Sum of contributions, epsilon 1",
+    "Base model alone",
+)
+OF_GROUPS = ("contributions_444", "contributions_529")
 SITE_LEVEL = {
-    "releases_abide": WITH_START,
-    "main_abide": ("Base", "ER", "FORGE (FCM-VAE)", "Analytic ridge"),
-    "main_529": ("Base", "ER", "FORGE (FCM-VAE)", "Analytic ridge"),
-    "twenty_sites": ("Base", "ER", "FORGE (Gaussian)", "Analytic ridge"),
+    "contributions_444": WITH_START,
+    "main_gcn_444": ("Fine-tuning", "ER", "FORGE", "Ridge"),
+    "main_gcn_529": ("Fine-tuning", "ER", "FORGE", "Ridge"),
+    "twenty_sites_gcn": ("Fine-tuning", "ER", "FORGE", "Ridge"),
 }
 # Mean FD of the 444 is that of the other file.
 MOTION = {
-    "main_529": [],
-    "main_abide": ["dataset.covariates=$FCFORGE_DATA/abide1_aal116_dparsf.npz"],
+    "main_gcn_529": [],
+    "main_gcn_444": ["dataset.covariates=$FCFORGE_DATA/abide1_aal116_dparsf.npz"],
 }
 COLUMNS = ("aaa", "acc", "auroc")
 MAJORITY = (
@@ -165,7 +170,7 @@ def measured() -> dict[str, Any]:
     return found
 
 
-def widening(name: str = "main_529") -> float:
+def widening(name: str = "main_gcn_529") -> float:
     """How much wider intervals of AAA are for resampling trainings, too."""
     table, _ = read_table(ROOT / "paper" / "results" / f"{name}.npz")
     ones = {"training_weights": lambda runs, n, *_: np.ones((len(runs), n))}

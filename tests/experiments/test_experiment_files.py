@@ -14,23 +14,10 @@ FILES = sorted(
     p.stem for p in FOLDER.glob("*.toml") if "judge" not in tomllib.loads(p.read_text())
 )
 MUST_SHIP = {
-    *(
-        "main_abide",
-        "main_mdd",
-        "main_bsnip",
-        "ablation",
-        "buffer",
-        "tau",
-        "ladder",
-        "lambda",
-    ),
-    *(
-        "leaks",
-        "backbone",
-        "development_sites",
-        "harmonise_site_demean",
-        "harmonise_combat",
-    ),
+    *("main_gcn_529", "main_gcn_444", "main_linear_529", "main_linear_444"),
+    *("main_brainnetcnn_529", "main_mdd", "main_bsnip", "ablation_gcn_529"),
+    *("buffer_gcn_529", "tau_gcn_529", "ladder_gcn_529", "lambda_gcn_529"),
+    *("development_sites", "harmonise_site_demean", "harmonise_combat"),
 }
 
 
@@ -49,12 +36,12 @@ def test_every_experiment_is_there():
 
 
 @pytest.mark.parametrize("name", sorted(MUST_SHIP))
-def test_all_orders_and_leaks_only_where_they_are_measured(name):
+def test_all_orders_and_no_leak(name):
     experiment = load_experiment(FOLDER / f"{name}.toml")
     assert experiment.orders == "all"
     assert len(experiment.seeds) >= 3
-    assert len(experiment.leaks.active()) == (3 if name == "leaks" else 0)
-    assert experiment.protocol == ("paper" if name == "leaks" else "strict")
+    assert not experiment.leaks.active()
+    assert experiment.protocol == "strict"
 
 
 def test_main_tables_hold_every_method_of_the_paper():
@@ -71,7 +58,7 @@ def test_main_tables_hold_every_method_of_the_paper():
     }
     paper |= {"packnet", "twp", "ugcl", "pdgnn", "forge", "analytic"}
     for name, weights in (
-        ("main_abide", "asd"),
+        ("main_gcn_529", "asd"),
         ("main_mdd", "mdd"),
         ("main_bsnip", "bsnip"),
     ):
@@ -86,7 +73,7 @@ def test_development_sites_are_tested_nowhere_else():
     groups = load_experiment(FOLDER / "development_sites.toml").dataset.params["merge"]
     small = {site for group in groups.values() for site in group}
     assert len(small) == sum(map(len, groups.values())) == 14
-    main = load_experiment(FOLDER / "main_abide.toml").dataset.params
+    main = load_experiment(FOLDER / "main_gcn_529.toml").dataset.params
     tested = {
         site for name in main["sites"] for site in main["merge"].get(name, [name])
     }
@@ -95,7 +82,9 @@ def test_development_sites_are_tested_nowhere_else():
 
 def test_lambda_grid_is_the_papers():
     """One at a time around .20 / .35 / .15: 13 points, every value of the grid once or more."""
-    rows = load_experiment(FOLDER / "lambda.toml").learners
+    both = load_experiment(FOLDER / "lambda_gcn_529.toml").learners
+    rows = [le for le in both if le.method.params.get("variant") != "paper"]
+    assert len(both) == 2 * len(rows)
     points = {make_method(le.method).weights for le in rows}
     assert len(points) == len(rows) == 13
     centre = (0.2, 0.35, 0.15)

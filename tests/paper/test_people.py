@@ -17,7 +17,7 @@ def test_mean_over_sites_by_hand():
 
 
 def test_people_are_found_by_their_place_in_the_sorted_list(shared_data):
-    experiment = load_experiment(people.EXPERIMENTS / "releases_abide.toml")
+    experiment = load_experiment(people.EXPERIMENTS / "contributions_444.toml")
     facts = people.facts_of(experiment)
     with np.load(shared_data / "abide1_aal116.npz") as file:
         ids = file["subject_id"].astype(str)

@@ -1,88 +1,86 @@
-"""Tables are run, packed and read back as they were; published pages agree with paper/results/."""
+"""Tables are run, packed and read back as they were; every config of a table runs in small."""
 
+import json
 from argparse import Namespace
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import run_tables as script
-from paper_tables import printed_tables, read_folder
+from paper_tables import read_folder
 from scores import read_table
 
 from fcforge.core.component import Component
 from fcforge.evaluation.forgetting import summary
+from fcforge.experiments.config import Experiment
 
-EXPERIMENTS = Path(__file__).parents[2] / "paper" / "experiments"
+LEAKS = {"leaks_none_529": 0, "leaks_all_529": 3}
+SCORED = [name for name in script.TABLES if not script.judges(name)]
+JUDGED = [name for name in script.TABLES if script.judges(name)]
 
 
-def test_every_wanted_table_can_be_loaded():
-    for name in script.WANTED:
-        experiment = script.load(name, "tf32")
-        assert experiment.training.precision == "tf32"
-        file, _, setting = name.partition("+")
-        strict = file.startswith("leaks_single") or "leaks" not in file
-        assert bool(experiment.leaks.active()) == (
-            not strict or setting in ("leaks", "epoch", "context", "generator", "all")
-        )
-    known = set(printed_tables()) - {"main_abide_tuned"}
-    known = {n for n in known if not n.startswith("edges")}
-    assert {n for n in known if (EXPERIMENTS / f"{n}.toml").is_file()} <= set(
-        script.WANTED
-    )
+def test_every_table_is_in_one_portion():
+    assert len(set(script.TABLES)) == len(script.TABLES)
+    assert SCORED
+    assert JUDGED
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_every_table_has_five_seeds_all_orders_and_its_leaks(name):
+    experiment = script.load(name, "tf32")
+    assert experiment.training.precision == "tf32"
+    fewer = name.startswith("twenty_sites"), name.startswith("lambda_grid")
+    assert len(experiment.seeds) == {(True, False): 3, (False, True): 1}.get(fewer, 5)
+    assert experiment.orders == (12 if fewer[0] else "all")
+    expected = LEAKS.get(name, int(name.startswith("leaks")))
+    assert len(experiment.leaks.active()) == expected
+    assert experiment.protocol == "strict"
+
+
+def small(name: str, learners: tuple[str, ...]) -> Experiment:
+    """Some learners of a table on two simulated sites of ten ROIs, two orders, two epochs."""
+    whole = script.shrunk(script.load(name, settings=script.SMALL))
+    sizes = {"preset": "easy", "n_rois": 10, "n_sites": 2, "scale": 0.1}
+    rows = tuple(le for le in whole.learners if le.title in learners or not learners)
+    return replace(whole, dataset=Component("simulated", sizes), learners=rows)
+
+
+def written(folder: Path, tables: dict[str, Experiment]) -> Path:
+    folder.mkdir()
+    for name, experiment in tables.items():
+        told = {"commit": "abc", "config": "", "settings": []}
+        asked = {**told, "experiment": experiment.to_json()}
+        (folder / f"{name}.json").write_text(json.dumps(asked))
+    return folder
+
+
+def options(plan: Path, processes: int) -> Namespace:
+    there = {"root": plan.parent / "root", "out": plan.parent / "out", "device": "cpu"}
+    how = {
+        "group": 8,
+        "limit": 600,
+        "processes": processes,
+        "portions": ["main", "leaks"],
+    }
+    return Namespace(folder=plan, **there, **how)
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_run_and_read_end_to_end(processes, tmp_path, capsys, monkeypatch):
+def test_run_and_read_end_to_end(processes, tmp_path, capfd):
     """Two tables of one dataset share their nodes; packed and unpacked they read the same."""
-    # threads: processes would load torch
-    monkeypatch.setattr(script, "load_once", lambda: None)
-    monkeypatch.setattr(
-        script, "ProcessPoolExecutor", lambda n, how: ThreadPoolExecutor(1)
-    )
-    data = Component(
-        "simulated", {"preset": "easy", "n_rois": 10, "n_sites": 2, "scale": 0.1}
-    )
-    plan = tmp_path / "plan"
-    plan.mkdir()
-    for name in ("main_abide", "buffer"):
-        whole = script.load(name)
-        rows = tuple(
-            le for le in whole.learners if le.title in ("Base", "ER", "ER 256")
-        )
-        small = replace(whole.training, epochs=1)
-        experiment = replace(
-            whole, dataset=data, learners=rows, seeds=(0,), training=small
-        )
-        asked = {"experiment": experiment.to_json(), "commit": "abc", "settings": []}
-        (plan / f"{name}.json").write_text(script.json.dumps(asked))
-    args = Namespace(
-        folder=plan,
-        root=tmp_path / "root",
-        out=tmp_path / "out",
-        device="cpu",
-        group=1,
-        limit=600,
-        processes=processes,
-    )
+    names = ("main_gcn_529", "leaks_none_529")
+    tables = {name: small(name, ("Fine-tuning", "ER")) for name in names}
+    args = options(written(tmp_path / "plan", tables), processes)
     script.run(args)
-    said = capsys.readouterr().out
-    together = processes == 1
-    assert ("main_abide 0/8" if together else "main_abide, Base 0/4") in said
-    last = said.splitlines()[-1]
-    assert last.endswith("buffer 4/4 " if together else "buffer, ER 256 4/4 ")
+    out = capfd.readouterr().out
+    assert "main_gcn_529 is finished" in out
+    assert "leaks_none_529 is finished" in out
+    assert len(list(args.root.glob(".pool/*/nodes/*"))) == 10  # not 20
+    assert not list(args.root.glob(".pool/*/nodes/*/lane.safetensors"))
     results = tmp_path / "results"
-    script.read(
-        Namespace(
-            folder=args.out,
-            root=tmp_path / "back",
-            results=results,
-            only=None,
-            commit="",
-        )
-    )
-    assert "buffer: 1 learners" in capsys.readouterr().out
-    for name in ("main_abide", "buffer"):
+    back = tmp_path / "back"
+    script.read(Namespace(folder=args.out, root=back, results=results, only=None))
+    for name in names:
         table, about = read_table(results / f"{name}.npz")
         assert about["commit"] == "abc"
         stored = read_folder(args.root / name).groups
@@ -91,13 +89,56 @@ def test_run_and_read_end_to_end(processes, tmp_path, capsys, monkeypatch):
             for ours, theirs in zip(runs, stored[title], strict=True):
                 assert ours.spec.order == theirs.spec.order
                 assert summary(ours) == summary(theirs)
+    script.run(args)  # finished: nothing is opened again
+    assert "is finished" not in capfd.readouterr().out
 
 
-def test_learners_of_one_generator_or_method_are_one_share():
-    learners = script.load("main_529").learners
-    shares = [[own.title for own in some] for some in script.shares_of(learners)]
-    assert ["FORGE (FCM-VAE)"] in shares[:2]
-    assert ["FORGE (Gaussian)"] in shares[:2]
-    assert {own for some in shares for own in some} == {own.title for own in learners}
-    grid = script.load("lambda_grid_529").learners
-    assert len(script.shares_of(grid)) == 1
+def test_an_unfinished_table_is_not_published(tmp_path, capsys):
+    table = small("main_gcn_529", ("Fine-tuning", "ER"))
+    args = options(written(tmp_path / "plan", {"main_gcn_529": table}), 1)
+    args.limit = 0  # over after the first training
+    script.run(args)
+    assert "the same command continues" in capsys.readouterr().out
+    results = tmp_path / "results"
+    script.read(
+        Namespace(folder=args.out, root=tmp_path / "back", results=results, only=None)
+    )
+    assert "not published" in capsys.readouterr().out
+    assert not list(results.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name", ["main_linear_529", "main_gcn_529", "ablation_gcn_529"]
+)
+def test_every_learner_of_a_table_runs_in_small(name, tmp_path):
+    args = options(written(tmp_path / "plan", {name: small(name, ())}), 1)
+    args.portions = list(script.PORTIONS)
+    script.run(args)
+    assert (args.root / name / ".finished").is_file()
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_small_tables_of_generators_keep_every_row(name):
+    from fcforge.experiments.config_files import read_config
+
+    path = script.EXPERIMENTS / f"{name}.toml"
+    whole, few = (
+        read_config(path, settings)["generator"]
+        for settings in ((), script.small_judge(name))
+    )
+    titles = [[row.get("title", row["name"]) for row in rows] for rows in (whole, few)]
+    assert titles[0] == titles[1]
+    assert few[0]["epochs"] == 2
+
+
+def test_learners_of_one_generator_are_one_share_and_exclude_each_other():
+    shares = script.shares_of("main", script.load("main_gcn_529"))
+    by_title = {le.title: share for share in shares for le in share.learners}
+    assert set(by_title) == {le.title for le in script.load("main_gcn_529").learners}
+    linear = script.shares_of("linear", script.load("main_linear_529"))
+    other = next(s for s in linear if s.learners[0].title == "FORGE")
+    assert by_title["FORGE"].claims & other.claims  # one generator is fitted once
+    assert not by_title["ER"].claims & by_title["FORGE"].claims
+    leaky = script.shares_of("leaks", script.load("leaks_all_529"))
+    assert not by_title["FORGE"].claims & leaky[0].claims
+    assert len(script.shares_of("grid", script.load("lambda_grid_gcn_529"))) == 1
