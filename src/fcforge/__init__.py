@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ConfoundRemover,
         MatrixLog,
         SiteHarmoniser,
+        TangentSpace,
     )
     from fcforge.generators.standalone import FCMVAE, FCGenerator
     from fcforge.imaging.atlas import load_atlas
@@ -32,6 +33,7 @@ __all__ = [
     "ForgeRegressor",
     "MatrixLog",
     "SiteHarmoniser",
+    "TangentSpace",
     "TorchModule",
     "__version__",
     "load_atlas",

@@ -85,6 +85,9 @@ class OnRecord(FittedOnRecord):
             what = f"model {type(self.model).__name__!r} is code of yours, which no file can hold."
             do = "Name a model of `fcforge list models`."
             raise ConfigError(what, do=do)
+        if subjects.weight is not None:
+            what = "records state how many people were learned, each of weight 1."
+            raise ConfigError(what, do="Leave sample_weight and class_weight out.")
         if not first:
             self._require_same_params()
         model: Any = self._begin(subjects) if first else self.model_
@@ -186,6 +189,11 @@ class OnRecord(FittedOnRecord):
         return {"mechanism": "none", **given}
 
     # -- scores ------------------------------------------------------------------------------------
+    def _scores_of(
+        self, fc: np.ndarray, columns: Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        return self.model_.calibrated(fc, columns)
+
     def _scores(self, X: Any, covariates: Any) -> np.ndarray:
         """Return calibrated scores; warn where public people of the base model are among X."""
         scores = super()._scores(X, covariates)

@@ -1,13 +1,19 @@
 """Why the estimator said so, and the head of a linear model."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
 from fcforge.core.errors import DataError
 from fcforge.data.simulated import simulate
 from fcforge.data.simulated_calibrated import World, atlas_of, recipe_of
-from fcforge.estimator import ForgeClassifier, InputError, edge_stability
+from fcforge.estimator import (
+    ForgeClassifier,
+    ForgeRegressor,
+    InputError,
+    edge_stability,
+)
 from fcforge.imaging.atlas import Atlas
 
 R = 24
@@ -113,4 +119,59 @@ def test_what_is_refused(fitted, cohort):
     edges = cohort.fc[:, 0, 1:9]
     any_ = ForgeClassifier(features="any")
     with pytest.raises(InputError, match="arbitrary numbers"):
-        any_.fit(edges, cohort.y).explain(edges)
+        any_.fit(edges, cohort.y).explain(edges, atlas=other)
+
+
+def columns(n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(n, 7)), columns=list("abcdefg"))
+    return X, np.repeat(["p", "q"], n // 2)
+
+
+def test_columns_of_any_kind_are_explained(tmp_path) -> None:
+    X, site = columns()
+    y = (X["a"] > 0).astype(int)
+    model = ForgeClassifier(features="any").fit(X, y, site)
+    model.partial_fit(X * 1.1 + 0.3, y, site="r")
+    found = model.explain(X[:5])
+    mean = np.concatenate([X, X * 1.1 + 0.3]).mean(0)
+    np.testing.assert_allclose(found.reference, mean, atol=1e-6)
+    terms = (X.to_numpy()[:5] - mean) * model.coef_[0]
+    np.testing.assert_allclose(found.contribution, terms, atol=1e-5)
+    np.testing.assert_allclose(found.score, model.decision_function(X[:5]), atol=1e-5)
+    assert found.exact
+    assert abs(found.gap).max() < 1e-8
+    assert found.columns(0, 1)["column"].tolist() == ["a"]
+    assert found.positive == "1"
+    model.save(tmp_path / "model.safetensors")
+    loaded = ForgeClassifier.load(tmp_path / "model.safetensors")
+    again = loaded.explain(X[:5])
+    np.testing.assert_allclose(again.contribution, found.contribution, atol=1e-5)
+
+
+def test_columns_of_three_classes_a_network_and_a_number() -> None:
+    X, site = columns()
+    three = np.array(["HC", "SZ", "BP"])[np.argsort(np.argsort(X["b"])) // 27]
+    model = ForgeClassifier(features="any").fit(X, three, site)
+    found = model.explain(X[:2], target="SZ")
+    assert found.positive == "SZ"
+    assert abs(found.gap).max() < 1e-3
+    with pytest.raises(InputError, match="Give target="):
+        model.explain(X[:2])
+    network = ForgeClassifier("finetune", "mlp", features="any", epochs=20)
+    found = network.fit(X, (X["a"] > 0).astype(int), site).explain(X[:5])
+    assert not found.exact
+    assert abs(found.gap).max() < 0.05
+    assert (np.abs(found.contribution).mean(0).argmax()) == 0
+    number = ForgeRegressor(features="any").fit(X, 3 * X["a"], site)
+    found = number.explain(X[:3])
+    np.testing.assert_allclose(found.score, number.predict(X[:3]), atol=1e-5)
+    assert found.positive == "higher y"
+
+
+def test_stability_by_several_processes_is_the_same(cohort):
+    model = ForgeClassifier(**PLAIN)
+    one, two = (
+        edge_stability(model, cohort.fc, cohort.y, draws=4, n_jobs=n) for n in (1, 2)
+    )
+    np.testing.assert_array_equal(one.weight, two.weight)

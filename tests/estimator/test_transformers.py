@@ -3,15 +3,20 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from neuroCombat import neuroCombat
+from nilearn.connectome import ConnectivityMeasure
 from scipy.linalg import logm
 from sklearn import config_context
+from sklearn.covariance import EmpiricalCovariance
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fcforge.estimator import ConfoundRemover, MatrixLog, SiteHarmoniser
+from fcforge import graphs
+from fcforge.estimator import ConfoundRemover, MatrixLog, SiteHarmoniser, TangentSpace
 from fcforge.graphs import LOG_SCALE
 
 
@@ -53,6 +58,113 @@ def test_log_edges_by_scipy(subjects) -> None:
 def test_wrong_settings_of_the_logarithm(subjects, wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         MatrixLog(**wrong).fit(subjects[0])
+
+
+# -- tangent space ---------------------------------------------------------------------------------
+def series(n=24, rois=12, volumes=80, seed=0):
+    rng = np.random.default_rng(seed)
+    shared = 0.6 * rng.normal(size=(n, volumes, 1))
+    x = rng.normal(size=(n, volumes, rois)) + shared
+    return (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+
+
+def test_tangent_vectors_are_those_of_nilearn() -> None:
+    x = series()
+    fc = np.stack([np.corrcoef(one.T) for one in x])
+    covariance = EmpiricalCovariance(store_precision=False, assume_centered=True)
+    oracle = ConnectivityMeasure(
+        covariance, kind="tangent", vectorize=True, standardize="zscore_sample"
+    )
+    step = TangentSpace(shrink=0)
+    first = oracle.fit_transform(list(x[:16]))
+    np.testing.assert_allclose(step.fit_transform(fc[:16]), first, atol=1e-5)
+    later = oracle.transform(list(x[16:]))
+    np.testing.assert_allclose(step.transform(fc[16:]), later, atol=1e-5)
+    np.testing.assert_allclose(step.transform(x[16:]), later, atol=1e-5)
+    assert step.get_feature_names_out()[:2].tolist() == [
+        "tangent(1, 1)",
+        "tangent(2, 1)",
+    ]
+    assert len(step.get_feature_names_out()) == first.shape[1]
+
+
+def test_the_mean_is_of_the_subjects_of_fit_and_vanishes_there(subjects) -> None:
+    fc, y, _ = subjects
+    step = TangentSpace().fit(fc[:40])
+    assert abs(step.transform(fc[:40]).mean(0)).max() < 1e-6
+    alone = step.transform(fc[40:41])
+    np.testing.assert_allclose(step.transform(fc[40:])[:1], alone, atol=1e-12)
+    chain = make_pipeline(TangentSpace(), SVC(kernel="linear", C=100))
+    assert chain.fit(fc, y).score(fc, y) > 0.7
+
+
+def test_what_has_no_tangent_is_refused(subjects) -> None:
+    few = series(volumes=8)  # fewer volumes than ROIs
+    with pytest.raises(ValueError, match=r"X\[\d+\] is not positive definite"):
+        TangentSpace(shrink=0).fit(few)
+    TangentSpace().fit(few)
+    with pytest.raises(ValueError, match="shrink=1"):
+        TangentSpace(shrink=1).fit(few)
+    with pytest.raises(ValueError, match="12"):
+        TangentSpace().fit(few).transform(subjects[0])
+
+
+# -- scikit-learn's checks, with the metadata that the steps need ------------------------------------
+class AtOneSite(SiteHarmoniser):
+    def fit(self, X, y=None):
+        return super().fit(X, y, "one")
+
+    def transform(self, X):
+        return super().transform(X, "one")
+
+    def fit_transform(self, X, y=None):
+        return self.fit(X, y).transform(X)
+
+
+class AtOneAge(ConfoundRemover):
+    def fit(self, X, y=None):
+        return super().fit(X, y, of_one_age(X))
+
+    def transform(self, X):
+        return super().transform(X, of_one_age(X))
+
+    def fit_transform(self, X, y=None):
+        return self.fit(X, y).transform(X)
+
+
+def of_one_age(X):
+    return {"age": np.full(np.shape(np.asarray(X))[:1], 30.0)}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [
+        AtOneSite(keep_diagnosis=False),
+        AtOneSite(how="demean", keep_diagnosis=False),
+        AtOneAge(),
+    ]
+)
+def test_scikit_learn_checks(estimator, check) -> None:
+    check(estimator)
+
+
+def test_the_logarithm_takes_one_thread(subjects, monkeypatch) -> None:
+    used = []
+    exact = graphs.log_matrix
+
+    def counted(*args):
+        used.append(torch.get_num_threads())
+        return exact(*args)
+
+    monkeypatch.setattr(graphs, "log_matrix", counted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        MatrixLog().fit_transform(subjects[0])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert used == [1]
 
 
 # -- confounds -------------------------------------------------------------------------------------

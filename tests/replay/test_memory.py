@@ -6,7 +6,9 @@ import torch
 from fcforge.core.randomness import torch_rng
 from fcforge.replay.memory import (
     RankedMemory,
+    Replay,
     admit,
+    drawn_by_weight,
     empty_memory,
     random_priority,
     ranked,
@@ -149,3 +151,34 @@ def test_stored_logits_are_those_of_the_network_in_eval_mode(method):
     inputs = {k: v[rows[held]] for k, v in world.bank.inputs(model).items()}
     expected = model.apply(lane.params, lane.stats, inputs).logits
     torch.testing.assert_close(lane.state.memory.logits[held], expected)
+
+
+def test_replayed_subjects_are_drawn_again_by_weight():
+    n = 32
+    rows = torch.arange(n) + 5
+    y = (torch.arange(n) * 5 % 32 < 16).long()  # in no order
+    scores = torch.arange(2.0 * n).reshape(n, 2)
+    share = torch.full((n,), 0.75 / n)
+    replay = Replay({"x": scores}, y, scores, scores, share, rows)
+    weight = torch.zeros(50, dtype=torch.float64)
+    weight[rows] = torch.where(y == 1, 3.0, 1.0).double()
+    shares = []
+    for k in range(50):
+        drawn = drawn_by_weight(replay, weight, torch.tensor(k, dtype=torch.int32))
+        place = drawn.rows - 5
+        assert torch.equal(drawn.y, y[place])
+        assert torch.equal(drawn.inputs["x"], scores[place])
+        assert torch.equal(drawn.logits, scores[place])
+        assert float(drawn.weight.sum()) == pytest.approx(0.75)
+        shares.append(float((drawn.weight * drawn.y).sum()) / 0.75)
+    assert sum(shares) / 50 == pytest.approx(0.75, abs=0.03)
+
+
+def test_subjects_without_a_part_are_not_drawn_again():
+    share = torch.tensor([0.0, 0.5, 0.0, 0.5])
+    rows = torch.arange(4)
+    replay = Replay({}, rows, rows[:, None], rows[:, None], share, rows)
+    for k in range(20):
+        key = torch.tensor(k, dtype=torch.int32)
+        drawn = drawn_by_weight(replay, torch.ones(4).double(), key)
+        assert set(drawn.rows.tolist()) <= {1, 3}

@@ -23,20 +23,26 @@ class FCBatch:
         Pearson correlation matrices, symmetric, unit diagonal.
     y : Tensor of shape (n_subjects,), int64, or float32 of a number
         0 = control, 1 = patient, 2 and up further classes; of a number `Target.scaled`.
+    weight : Tensor of shape (n_subjects,), float64, optional
+        Positive weights of the subjects in training; None gives all the weight 1.
     """
 
     fc: "Tensor"
     y: "Tensor"
+    weight: "Tensor | None" = None
 
     @classmethod
-    def from_numpy(cls, fc: np.ndarray, y: np.ndarray) -> "FCBatch":
-        """Return a batch of arrays of shape (n, R, R) and (n,)."""
+    def from_numpy(
+        cls, fc: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
+    ) -> "FCBatch":
+        """Return a batch of arrays of shape (n, R, R), (n,) and (n,)."""
         import torch
 
         kind = np.float32 if y.dtype.kind == "f" else np.int64
         return cls(
             torch.from_numpy(np.ascontiguousarray(fc, dtype=np.float32)),
             torch.from_numpy(np.ascontiguousarray(y, dtype=kind)),
+            None if weight is None else torch.from_numpy(weight.astype(np.float64)),
         )
 
     @classmethod
@@ -46,7 +52,18 @@ class FCBatch:
 
         fc = torch.cat([batch.fc for batch in batches])
         y = torch.cat([batch.y for batch in batches])
-        return cls(fc, y)
+        if all(batch.weight is None for batch in batches):
+            return cls(fc, y)
+        return cls(fc, y, torch.cat([batch.weights for batch in batches]))
+
+    @property
+    def weights(self) -> "Tensor":
+        """Weights (n,) of the subjects; 1 where none are given."""
+        import torch
+
+        if self.weight is None:
+            return torch.ones_like(self.y, dtype=torch.float64)
+        return self.weight
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -58,11 +75,13 @@ class FCBatch:
 
     def select(self, index: Any) -> "FCBatch":
         """Return the batch of the subjects at `index` (integer tensor, slice or boolean mask)."""
-        return FCBatch(self.fc[index], self.y[index])
+        weight = None if self.weight is None else self.weight[index]
+        return FCBatch(self.fc[index], self.y[index], weight)
 
     def to(self, device: Any) -> "FCBatch":
         """Return the batch on a device."""
-        return FCBatch(self.fc.to(device), self.y.to(device))
+        weight = None if self.weight is None else self.weight.to(device)
+        return FCBatch(self.fc.to(device), self.y.to(device), weight)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ class Cohort:
         A site whose mean FC does not resemble the others' is a warning instead of an error.
     target : Target
         Kind of y: classes with their names, e.g. ``("TC", "ASD")``, or a number.
+    weight : ndarray of shape (n,), optional
+        Positive weights of the subjects in training.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Cohort:
     allow_duplicates: bool = False
     allow_unlike_sites: bool = False
     target: Target = field(default_factory=Target)
+    weight: np.ndarray | None = None
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -91,6 +94,7 @@ class Cohort:
             site=self.site[index],
             subject_id=self.subject_id[index],
             covariates={name: own[index] for name, own in self.covariates.items()},
+            weight=None if self.weight is None else self.weight[index],
         )
 
     def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> "Cohort":

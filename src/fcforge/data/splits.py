@@ -159,7 +159,9 @@ def untested_site(people: Cohort, seed: int, val_fraction: float = 0.0) -> Site:
             val[members[: max(1, round(val_fraction * len(members)))]] = True
     nobody = np.zeros(len(people), dtype=bool)
     parts: dict[str, Any] = {
-        part: FCBatch.from_numpy(people.fc[rows], people.y[rows])
-        for part, rows in zip(SPLITS, (~val, val, nobody), strict=True)
+        part: FCBatch.from_numpy(here.fc, here.y, here.weight)
+        for part, here in zip(
+            SPLITS, map(people.select, (~val, val, nobody)), strict=True
+        )
     }
     return Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ConfoundRemover,
         MatrixLog,
         SiteHarmoniser,
+        TangentSpace,
     )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "InputError",
     "MatrixLog",
     "SiteHarmoniser",
+    "TangentSpace",
     "edge_stability",
 ]
 _HOMES = {
@@ -34,6 +36,7 @@ _HOMES = {
     "InputError": "inputs",
     "MatrixLog": "transformers",
     "SiteHarmoniser": "transformers",
+    "TangentSpace": "transformers",
     "edge_stability": "classifier",
 }
 _NEED_TORCH = ("ForgeClassifier", "ForgeRegressor", "edge_stability")

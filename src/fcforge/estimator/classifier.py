@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
@@ -20,12 +21,12 @@ from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort
 from fcforge.data.site_checks import CHECK_LABELS, SWAPPED, contrast, labels_swapped
 from fcforge.estimator import people
-from fcforge.estimator.continual import ContinualEstimator
+from fcforge.estimator.continual import NO_ATLAS, ContinualEstimator
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.trained import ExplainedOutput
 from fcforge.evaluation.attribution import slope_at
 from fcforge.evaluation.edge_stability import EdgeStability
-from fcforge.evaluation.explanation import Explanation, explain_model
+from fcforge.evaluation.explanation import ColumnExplanation, Explanation, explain_model
 from fcforge.evaluation.temperature import probability
 from fcforge.imaging.atlas import Atlas
 
@@ -90,6 +91,12 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         Whether a site whose FC looks as if its ROIs were in another order is only a warning.
     verbose : int
         1 prints a line per site, 2 also the progress of generator and network.
+    n_jobs : int or None
+        Threads that compute scores of new scans, as in joblib. Results do not depend on it.
+        Training uses one thread, so that it is bitwise repeatable.
+    class_weight : "balanced", mapping of class to weight, or None
+        Weights of the classes, which multiply `sample_weight`. "balanced" gives the classes of
+        every site equal weight and keeps the site's total.
 
     Attributes
     ----------
@@ -107,6 +114,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     n_features_in_ : int
     """
 
+    class_weight: Any = None
+
     # -- learning --------------------------------------------------------------------------------
     def partial_fit(
         self,
@@ -115,6 +124,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         classes: Sequence[Any] | None = None,
         site: Any = None,
         covariates: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Learn one more site, several, or further subjects of a known site.
 
@@ -123,7 +133,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
 
         Parameters
         ----------
-        X, y, site, covariates
+        X, y, site, covariates, sample_weight
             As in `fit`. Without a name a site is new: site-1, site-2, ... A named site may
             return with further subjects.
         classes : sequence, optional
@@ -134,7 +144,9 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         self
         """
         first = not hasattr(self, "model_")
-        return self._learn(X, y, site, covariates, first=first, classes=classes)
+        return self._learn(
+            X, y, site, covariates, sample_weight, first=first, classes=classes
+        )
 
     def _learn(
         self,
@@ -142,6 +154,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         y: Any,
         site: Any,
         covariates: Any,
+        sample_weight: Any,
         *,
         first: bool,
         classes: Any = None,
@@ -151,7 +164,16 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         known = people.some_classes(labels, np.unique(words))
         target = self._target(words) if first else self.target_
         code = people.coded(labels, words)
-        self._learn_all(numbers, code, target, site, covariates, first=first)
+        self._learn_all(
+            numbers,
+            code,
+            target,
+            site,
+            covariates,
+            sample_weight,
+            first=first,
+            class_weight=people.weights_of_classes(self.class_weight, words),
+        )
         self.classes_ = known
         self._labels = words
         self._warn_if_constant(X, labels, covariates)
@@ -272,7 +294,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         *,
         atlas: Atlas | None = None,
         target: Any = None,
-    ) -> Explanation:
+    ) -> Explanation | ColumnExplanation:
         """Return the contribution of every edge to each scan's decision value.
 
         Scans are compared with the mean of the people that were learned. Contributions are exact
@@ -289,12 +311,12 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         target : optional
             Class to explain, by its log odds against all others; required for more than two
             classes.
+
+        Returns
+        -------
+        Explanation, or ColumnExplanation with ``features="any"``
         """
         fc = self._scans(X)
-        if self.features == "any":
-            what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
-            do = "Multiply coef_ by the columns, or set features='fc'."
-            raise InputError(what, do=do)
         words = self._labels.tolist()
         if target is None and len(words) > 2:
             what = "which of the classes to explain is not stated."
@@ -302,6 +324,10 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         if target is not None and target not in words:
             raise InputError(f"target={target!r} is none of {words}.")
         output = 1 if target is None else words.index(target)
+        if self.features == "any":
+            if atlas is not None:
+                raise InputError(NO_ATLAS, do="Leave atlas= out.")
+            return self._explain_columns(X, output, str(words[output]))
         columns = people.columns_of(covariates, len(fc))
         reference = self._reference()
         with as_input_error():
@@ -335,6 +361,7 @@ def edge_stability(
     *,
     draws: int = 20,
     seed: int = 0,
+    n_jobs: int | None = None,
 ) -> EdgeStability:
     """Return how far trainings on other people agree about each edge.
 
@@ -350,17 +377,24 @@ def edge_stability(
     draws : int
         Number of trainings, two for each random division in halves.
     seed : int
+    n_jobs : int, optional
+        Processes that share the trainings, as in joblib. Results do not depend on it.
     """
     labels = np.asarray(y)
     halves = StratifiedShuffleSplit(
         max(1, draws // 2), test_size=0.5, random_state=seed
     )
-    weights = []
+    tasks = []
     for pair in halves.split(np.zeros(len(labels)), labels):
         for half in pair:
             here = site if np.ndim(site) == 0 else np.asarray(site)[half]
             part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
-            fitted = clone(model).fit(part, labels[half], here)
-            scored, _ = fitted._explained(1).attribution({})
-            weights.append(slope_at(scored, fitted.mean_fc_))
-    return EdgeStability.of(np.stack(weights))
+            tasks.append(delayed(_edge_weights)(model, part, labels[half], here))
+    return EdgeStability.of(np.stack(Parallel(n_jobs=n_jobs)(tasks)))
+
+
+def _edge_weights(model: ForgeClassifier, X: Any, y: Any, site: Any) -> np.ndarray:
+    """Return the weight (E,) of each edge after a training, at the mean scan."""
+    fitted = clone(model).fit(X, y, site)
+    scored, _ = fitted._explained(1).attribution({})
+    return slope_at(scored, fitted.mean_fc_)

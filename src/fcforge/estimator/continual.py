@@ -10,12 +10,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
+from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from fcforge.core.component import Component
-from fcforge.core.errors import ConfigError
+from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.names import check_names
 from fcforge.core.options import Kind
 from fcforge.core.settings import make
@@ -27,8 +28,17 @@ from fcforge.data.scan_checks import MIN_ROIS, fisher_z
 from fcforge.data.site_checks import scan_fault, site_faults
 from fcforge.estimator import people as people_module
 from fcforge.estimator import storage
-from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
-from fcforge.estimator.trained import SiteSettings, TrainedModel
+from fcforge.estimator.inputs import (
+    COLUMN_SCALE,
+    InputError,
+    ReadsFC,
+    as_input_error,
+    fc_as_numbers,
+    numbers_as_fc,
+)
+from fcforge.estimator.trained import ExplainedOutput, SiteSettings, TrainedModel
+from fcforge.evaluation.attribution import attribute
+from fcforge.evaluation.explanation import ColumnExplanation
 from fcforge.experiments.config_code import import_parts
 from fcforge.generators import GENERATORS
 from fcforge.generators.progress import listening
@@ -46,6 +56,7 @@ LINEAR_EPOCHS = 40
 LINEAR_RATE = 3e-4
 GENERATOR = "corr_gauss"  # by the same rule: FCM-VAE takes longer than 90 s
 FEWEST_STORED = 10  # people behind a mean FC that is stored
+NO_ATLAS = "columns are arbitrary numbers (features='any'), not edges of an atlas."
 DRAWN_SEEDS = 2**31 - 1
 
 
@@ -119,6 +130,7 @@ class ContinualEstimator(Fitted, ABC):
     site_order: Sequence[Any] | None = None
     allow_unlike_sites: bool = False
     verbose: int = 0
+    n_jobs: int | None = None
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: X may have three dimensions unless its columns are numbers."""
@@ -231,7 +243,14 @@ class ContinualEstimator(Fitted, ABC):
         return {"features": WHOLE_LOG} if self._part_name("model") == LINEAR else {}
 
     # -- learning ----------------------------------------------------------------------------------
-    def fit(self, X: Any, y: Any, site: Any = None, covariates: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        site: Any = None,
+        covariates: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Learn from scratch, one site after another.
 
         Parameters
@@ -246,16 +265,28 @@ class ContinualEstimator(Fitted, ABC):
             order of their first subjects, or in that of `site_order`.
         covariates : mapping or data frame of columns of shape (n,), optional
             Not used by this estimator; those around a base model may need them.
+        sample_weight : array of shape (n,), optional
+            Weights of the subjects, at least zero. In closed forms a weight of 2 equals the same
+            subject twice. Methods that train draw a subject in proportion to its weight, into the
+            batches of its site and, while it or its class is replayed, later. A subject of weight
+            zero is left out.
 
         Returns
         -------
         self
         """
-        return self._learn(X, y, site, covariates, first=True)
+        return self._learn(X, y, site, covariates, sample_weight, first=True)
 
     @abstractmethod
     def _learn(
-        self, X: Any, y: Any, site: Any, covariates: Any, *, first: bool
+        self,
+        X: Any,
+        y: Any,
+        site: Any,
+        covariates: Any,
+        sample_weight: Any,
+        *,
+        first: bool,
     ) -> Self:
         """Learn the subjects of a call, from scratch if `first` is true."""
 
@@ -274,8 +305,10 @@ class ContinualEstimator(Fitted, ABC):
         target: Target,
         site: Any,
         covariates: Any,
+        sample_weight: Any,
         *,
         first: bool,
+        class_weight: Any = None,
     ) -> None:
         """Learn the subjects of a call, site by site.
 
@@ -288,15 +321,20 @@ class ContinualEstimator(Fitted, ABC):
         code : ndarray of shape (n,)
             Labels as learners see them.
         target : Target
-        site, covariates
+        site, covariates, sample_weight
             As in `fit`.
         first : bool
             Whether to learn from scratch.
+        class_weight : "balanced", or ndarray of shape (K,), optional
+            Weight of each class in the order of the model.
         """
         before = 0 if first else len(self._visits)
         names = people_module.site_names(site, len(X), f"site-{before + 1}")
         fc, layout = self._as_fc(X, None if first else self._layout)
         columns = people_module.columns_of(covariates, len(X))
+        weight = people_module.training_weights(
+            sample_weight, class_weight, code, names
+        )
         subjects = Cohort(
             name="estimator",
             fc=fc,
@@ -306,7 +344,11 @@ class ContinualEstimator(Fitted, ABC):
             covariates=columns,
             target=target,
             allow_unlike_sites=self.allow_unlike_sites,
+            weight=weight,
         )
+        if weight is not None and not weight.all():
+            subjects = subjects.select(weight > 0)
+            fc = subjects.fc
         hashes = {} if first else self._site_of_scan
         if self.features == "fc":
             hashes = people_module.require_new_people(
@@ -323,9 +365,17 @@ class ContinualEstimator(Fitted, ABC):
         self._site_of_scan = hashes
         self._layout = layout
         seen = 0 if first else self._n_seen
-        total = seen * self.mean_fc_ if seen else 0.0
         self._n_seen = seen + len(fc)
-        self.mean_fc_ = (fc.sum(0, dtype=np.float64) + total) / self._n_seen
+        if self.features == "any":
+            p = X.shape[1]
+            columns_sum = fc_as_numbers(fc, p).sum(0)
+            if seen:
+                columns_sum += seen * fc_as_numbers(self.mean_fc_[None], p)[0]
+            mean = (columns_sum / self._n_seen)[None]
+            self.mean_fc_ = numbers_as_fc(mean)[0].astype(np.float64)
+        else:
+            total = seen * self.mean_fc_ if seen else 0.0
+            self.mean_fc_ = (fc.sum(0, dtype=np.float64) + total) / self._n_seen
 
     def _visits_after(self, subjects: Cohort, first: bool) -> tuple[str, ...]:
         """Return the visits so far and those of a call."""
@@ -518,7 +568,13 @@ class ContinualEstimator(Fitted, ABC):
         fc = self._scans(X)
         columns = people_module.columns_of(covariates, len(fc))
         with as_input_error():
-            return self.model_.calibrated(fc, columns)
+            return self._scores_of(fc, columns)
+
+    def _scores_of(
+        self, fc: np.ndarray, columns: Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        """Return calibrated scores of FC (n, R, R), computed by `n_jobs` threads."""
+        return self.model_.calibrated(fc, columns, effective_n_jobs(self.n_jobs))
 
     def _reference(self) -> tuple[np.ndarray, str]:
         """Return the scan that explanations compare with, and a description of it."""
@@ -527,6 +583,27 @@ class ContinualEstimator(Fitted, ABC):
         raise InputError(
             f"the file holds no reference scan: a mean FC is stored from {FEWEST_STORED} people on.",
             do="Explain before saving, or learn further people.",
+        )
+
+    def _explain_columns(self, X: Any, output: int, positive: str) -> ColumnExplanation:
+        """Return the contributions of the columns of X, with ``features="any"``."""
+        fc = self._scans(X)
+        reference, _ = self._reference()
+        with as_input_error():
+            scored, _ = ExplainedOutput(self.model_, output).attribution({})
+            found = attribute(scored, fc.astype(np.float64), reference)
+        p = self.n_features_in_
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(p)])
+        return ColumnExplanation(
+            names=tuple(map(str, names)),
+            contribution=found.contribution[:, :p],
+            slope=found.slope[:, :p] * COLUMN_SCALE,
+            values=fc_as_numbers(fc, p),
+            reference=fc_as_numbers(reference[None], p)[0],
+            score=found.score,
+            base=np.full(len(fc), found.base),
+            positive=positive,
+            exact=scored.steps == 1,
         )
 
     def _linear_weights(self) -> tuple[np.ndarray, np.ndarray]:
@@ -588,6 +665,8 @@ class ContinualEstimator(Fitted, ABC):
         """Return everything that is stored beside the arrays."""
         model: TrainedModel = self.model_
         plain = {**self.get_params(deep=False), "seed": model.seed, "random_state": 0}
+        if "class_weight" in plain:
+            plain["class_weight"] = _as_pairs(plain["class_weight"])
         layout = self._layout
         return storage.FileHeader(
             version=storage.VERSION,
@@ -605,6 +684,7 @@ class ContinualEstimator(Fitted, ABC):
             copies_real=model.copies_real,
             layout=storage.LayoutHeader(**layout._asdict()) if layout else None,
             n_seen=self._n_seen,
+            feature_names=list(getattr(self, "feature_names_in_", [])),
         )
 
     @classmethod
@@ -638,12 +718,20 @@ class ContinualEstimator(Fitted, ABC):
             raise ConfigError(what, where=Path(path), do=do)
         known = [field.name for field in fields(cls) if field.init]
         check_names("parameter", [*header.parameters, *params], known, where=str(path))
-        made = cls(**{**header.parameters, **params})
+        stored = dict(header.parameters)
+        if isinstance(stored.get("class_weight"), list):
+            stored["class_weight"] = dict(map(tuple, stored["class_weight"]))
+        made = cls(**{**stored, **params})
         made.model_ = model
         made.target_ = model.target
         made.sites_ = model.sites
         made.n_rois_ = model.n_rois
         made.n_features_in_ = header.n_features
+        if header.feature_names:
+            if len(header.feature_names) != header.n_features:
+                what = "its names of columns are not as many as its columns."
+                raise DataError(what, where=Path(path))
+            made.feature_names_in_ = np.array(header.feature_names, dtype=object)
         made._visits = model.visits
         made._layout = Layout(**header.layout.model_dump()) if header.layout else None
         made._n_seen = header.n_seen
@@ -712,6 +800,13 @@ def _shown(component: Component) -> str:
     """Return a component with its settings in one line."""
     settings = ", ".join(f"{k}={v!r}" for k, v in component.params.items())
     return f"{component.name}({settings})"
+
+
+def _as_pairs(mapping: Any) -> Any:
+    """Return a mapping as a list of pairs, whose keys JSON leaves as they are."""
+    if not isinstance(mapping, Mapping):
+        return mapping
+    return [[_as_json(key), _as_json(value)] for key, value in mapping.items()]
 
 
 def _as_json(value: Any) -> Any:

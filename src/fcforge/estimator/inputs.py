@@ -32,6 +32,10 @@ NOT_FC = (
 )
 
 
+COLUMN_SCALE = 0.2  # Fisher z of a made-up edge per unit of a column
+LARGEST = 0.9999  # of a correlation, where Fisher z is cut
+
+
 class InputError(DataError, ValueError):
     """An X or y that cannot be used; a ValueError, as scikit-learn promises."""
 
@@ -86,7 +90,14 @@ def numbers_as_fc(X: np.ndarray) -> np.ndarray:
     about 24; larger numbers are cut). Missing places up to the next triangle are 0.
     """
     n_rois = math.ceil((1 + math.sqrt(1 + 8 * X.shape[1])) / 2)
-    return Layout(max(3, n_rois), "upper", False).fill(np.tanh(0.2 * X))
+    return Layout(max(3, n_rois), "upper", False).fill(np.tanh(COLUMN_SCALE * X))
+
+
+def fc_as_numbers(fc: np.ndarray, p: int) -> np.ndarray:
+    """Return the numbers (n, p) of matrices that `numbers_as_fc` made."""
+    rows, cols = np.triu_indices(fc.shape[1], 1)
+    edges = fc[:, rows[:p], cols[:p]].astype(np.float64)
+    return np.arctanh(edges.clip(-LARGEST, LARGEST)) / COLUMN_SCALE
 
 
 def to_matrices(X: Any, kind: Kind) -> Any:

@@ -134,6 +134,84 @@ def _warn_of_duplicates(subjects: Cohort) -> None:
             warnings.warn(f"{what} {DROP}", stacklevel=6)
 
 
+# -- weights ---------------------------------------------------------------------------------------
+def training_weights(
+    sample_weight: Any, class_weight: Any, code: np.ndarray, site: np.ndarray
+) -> np.ndarray | None:
+    """Return the weights (n,) of subjects in training, or None if none are given.
+
+    Parameters
+    ----------
+    sample_weight : array of shape (n,), optional
+    class_weight : "balanced", or ndarray of shape (K,), optional
+        Factor of each class. "balanced" gives the classes of every site equal weight and keeps
+        the site's total.
+    code : ndarray of shape (n,)
+        Classes as learners see them.
+    site : ndarray of shape (n,)
+        Names of the sites.
+    """
+    if sample_weight is None and class_weight is None:
+        return None
+    weight = np.ones(len(code))
+    if sample_weight is not None:
+        weight = np.array(sample_weight, dtype=np.float64)
+        if weight.shape != (len(code),):
+            what = f"sample_weight has shape {weight.shape}, but X has {len(code)} subjects."
+            raise InputError(what, do="Give one weight per subject.")
+        odd = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
+        if len(odd):
+            what = f"sample_weight[{odd[0]}] is {weight[odd[0]]:g}."
+            do = "Give numbers that are not negative; 0 leaves a subject out."
+            raise InputError(what, do=do)
+    if isinstance(class_weight, np.ndarray):
+        weight = weight * class_weight[code]
+    elif class_weight is not None:
+        weight = weight * _balancing(weight, code, site)
+    if not weight.any():
+        raise InputError("every weight is zero.", do="Give some subjects a weight.")
+    return weight
+
+
+def _balancing(weight: np.ndarray, code: np.ndarray, site: np.ndarray) -> np.ndarray:
+    """Return factors (n,) that give the classes of every site equal weight."""
+    factor = np.ones(len(weight))
+    for name in dict.fromkeys(site.tolist()):
+        here = site == name
+        sums = {c: weight[here & (code == c)].sum() for c in np.unique(code[here])}
+        present = {c: total for c, total in sums.items() if total > 0}
+        for c, total in present.items():
+            share = sum(present.values()) / len(present)
+            factor[here & (code == c)] = share / total
+    return factor
+
+
+def weights_of_classes(class_weight: Any, words: np.ndarray) -> Any:
+    """Return "balanced", None, or the weights (K,) of classes in the order of `words`.
+
+    Parameters
+    ----------
+    class_weight : mapping of class to weight, "balanced" or None
+    words : ndarray of shape (K,)
+        Classes in the order of the model.
+    """
+    if class_weight is None or (
+        isinstance(class_weight, str) and class_weight == "balanced"
+    ):
+        return class_weight
+    if not isinstance(class_weight, Mapping):
+        what = f"class_weight={class_weight!r:.60} is neither 'balanced' nor a mapping."
+        raise InputError(what, do="Give class_weight={class: weight}.")
+    known = words.tolist()
+    if odd := [label for label in class_weight if label not in known]:
+        raise InputError(f"class_weight names {odd[0]!r}, which is none of {known}.")
+    weights = np.array([class_weight.get(label, 1.0) for label in known], dtype=float)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        what = f"class_weight={dict(class_weight)} holds a weight that cannot be used."
+        raise InputError(what, do="Give numbers that are not negative.")
+    return weights
+
+
 # -- covariates ------------------------------------------------------------------------------------
 def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
     """Return covariates by name, (n,) each, of a mapping or a data frame; None has none."""
@@ -148,7 +226,13 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
             what = (
                 f"covariate '{name}' has shape {values.shape}, but X has {n} subjects."
             )
-            raise InputError(what)
+            do = "Give one value per subject."
+            if isinstance(covariates, Mapping):
+                do += (
+                    " cross_validate and GridSearchCV cut a data frame, not a dict: "
+                    "covariates=pandas.DataFrame(covariates)."
+                )
+            raise InputError(what, do=do)
     return found
 
 

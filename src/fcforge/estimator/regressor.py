@@ -9,10 +9,10 @@ from sklearn.base import RegressorMixin
 from fcforge.core.errors import ConfigError
 from fcforge.core.target import Target
 from fcforge.estimator import people
-from fcforge.estimator.continual import CLOSED_FORM, ContinualEstimator
+from fcforge.estimator.continual import CLOSED_FORM, NO_ATLAS, ContinualEstimator
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.trained import ExplainedOutput
-from fcforge.evaluation.explanation import Explanation, explain_model
+from fcforge.evaluation.explanation import ColumnExplanation, Explanation, explain_model
 from fcforge.imaging.atlas import Atlas
 
 
@@ -53,13 +53,18 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         return CLOSED_FORM
 
     def partial_fit(
-        self, X: Any, y: Any, site: Any = None, covariates: Any = None
+        self,
+        X: Any,
+        y: Any,
+        site: Any = None,
+        covariates: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Learn one more site, several, or further subjects of a known site.
 
         Parameters
         ----------
-        X, y, site, covariates
+        X, y, site, covariates, sample_weight
             As in `fit`.
 
         Returns
@@ -67,10 +72,17 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         self
         """
         first = not hasattr(self, "model_")
-        return self._learn(X, y, site, covariates, first=first)
+        return self._learn(X, y, site, covariates, sample_weight, first=first)
 
     def _learn(
-        self, X: Any, y: Any, site: Any, covariates: Any, *, first: bool
+        self,
+        X: Any,
+        y: Any,
+        site: Any,
+        covariates: Any,
+        sample_weight: Any,
+        *,
+        first: bool,
     ) -> Self:
         if self.positive is not None:
             what = "positive= is for classes; the target is a number."
@@ -83,7 +95,7 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
             do = "Give limits= that hold everybody."
             raise InputError(f"{what}, beyond {low:g} to {high:g}.", do=do)
         scaled = target.scaled(values)
-        self._learn_all(X, scaled, target, site, covariates, first=first)
+        self._learn_all(X, scaled, target, site, covariates, sample_weight, first=first)
         return self
 
     def _target(self, values: np.ndarray) -> Target:
@@ -121,7 +133,7 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
 
     def explain(
         self, X: Any, covariates: Any = None, *, atlas: Atlas | None = None
-    ) -> Explanation:
+    ) -> Explanation | ColumnExplanation:
         """Return the contribution of every edge to each scan's predicted number, in its unit.
 
         Parameters
@@ -130,12 +142,16 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
             As in `fit`.
         atlas : Atlas, optional
             Names, networks and places of the ROIs; AAL is known by its names.
+
+        Returns
+        -------
+        Explanation, or ColumnExplanation with ``features="any"``
         """
         fc = self._scans(X)
         if self.features == "any":
-            what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
-            do = "Multiply coef_ by the columns, or set features='fc'."
-            raise InputError(what, do=do)
+            if atlas is not None:
+                raise InputError(NO_ATLAS, do="Leave atlas= out.")
+            return self._explain_columns(X, 0, f"higher {self.target_.name}")
         columns = people.columns_of(covariates, len(fc))
         reference = self._reference()
         with as_input_error():

@@ -31,6 +31,7 @@ HEADER = "fcforge_estimator"
 MOST_BYTES = 4 << 30
 REMEMBERED_EDGES = "remembered/edges"
 REMEMBERED_Y = "remembered/y"
+REMEMBERED_WEIGHT = "remembered/weight"
 MEAN_EDGES = "mean/edges"
 # errors of arrays that do not fit the learner that they are given to
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
@@ -94,6 +95,8 @@ class FileHeader(_Closed):
     layout : LayoutHeader or None
     n_seen : int
         People who were learned.
+    feature_names : list of str
+        Names of the columns of X; empty if they had none.
     """
 
     version: Literal[1]
@@ -111,6 +114,7 @@ class FileHeader(_Closed):
     copies_real: bool
     layout: LayoutHeader | None
     n_seen: int = Field(ge=0)
+    feature_names: list[str] = Field(default=[], max_length=10_000_000)
 
 
 def part_header(component: Component) -> PartHeader:
@@ -143,6 +147,8 @@ def write(
     arrays = {k: v.detach() for k, v in model.trained_lane.named().items()}
     arrays[REMEMBERED_EDGES] = edges(model.remembered.fc)
     arrays[REMEMBERED_Y] = model.remembered.y
+    if model.remembered.weight is not None:
+        arrays[REMEMBERED_WEIGHT] = model.remembered.weight
     if mean_fc is not None:
         arrays[MEAN_EDGES] = edges(mean_fc[None])[0]
     kept = {name: arrays[name].contiguous().clone() for name in sorted(arrays)}
@@ -222,6 +228,11 @@ def _model(header: FileHeader, arrays: dict[str, Tensor]) -> TrainedModel:
     classes = tuple(header.target.classes)
     target = Target(header.target.name, classes, header.target.limits)
     _require_labels(y, len(upper), target)
+    weight = arrays.pop(REMEMBERED_WEIGHT, None)
+    if weight is not None:
+        fits = weight.dtype == torch.float64 and weight.shape == (len(upper),)
+        if not fits or not bool((weight > 0).all()):
+            raise DataError("its remembered subjects have weights that do not fit.")
     spec = LearnerSpec(header.method.component, header.model.component)
     model = TrainedModel(
         learner_spec=spec,
@@ -230,7 +241,7 @@ def _model(header: FileHeader, arrays: dict[str, Tensor]) -> TrainedModel:
         seed=header.seed,
         visits=tuple(header.visits),
         lane=None,
-        remembered=FCBatch(from_edges(upper), y),
+        remembered=FCBatch(from_edges(upper), y, weight),
         temperatures=tuple(header.temperatures),
         copies_real=header.copies_real,
     )

@@ -10,8 +10,9 @@ own; the sampler distributes the replayed subjects over all visits.
 
 import math
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -214,6 +215,12 @@ class TrainedModel:
         if visit > 1:
             site = replace(site, name=visit_name(name, visit))
         step = _SiteTraining(self, site, settings)
+        if site.train.weight is not None:
+            method = step.learner.method
+            if not method.weighs:
+                what = f"method '{method.name}' takes no weights of subjects."
+                do = "Leave sample_weight and class_weight out, or choose another method."
+                raise ConfigError(what, do=do)
         lane = step.train(with_val=settings.trains_on_all, tick=tick)
         packed, remembered = step.packed(lane)
         temperatures = self.temperatures
@@ -253,7 +260,7 @@ class TrainedModel:
         return self.lane
 
     def calibrated(
-        self, fc: np.ndarray, covariates: Mapping[str, np.ndarray]
+        self, fc: np.ndarray, covariates: Mapping[str, np.ndarray], threads: int = 1
     ) -> np.ndarray:
         """Return calibrated scores of scans, each computed alone.
 
@@ -262,6 +269,8 @@ class TrainedModel:
         fc : ndarray of shape (n, R, R)
         covariates : mapping
             Not used: no confound is removed.
+        threads : int
+            Threads that share the scans. A ``torch.nn.Module`` of a user takes one.
 
         Returns
         -------
@@ -270,8 +279,14 @@ class TrainedModel:
         """
         scans = torch.from_numpy(np.array(fc, dtype=np.float32))
         lane = self.trained_lane
+        learner = self.learner  # built once, before threads share it
+        scores = partial(class_scores, learner, lane)
         with one_thread():
-            each = [class_scores(self.learner, lane, scan) for scan in scans.split(1)]
+            if threads > 1 and learner.model.lifts:
+                with ThreadPoolExecutor(threads) as pool:
+                    each = list(pool.map(scores, scans.split(1)))
+            else:
+                each = [scores(scan) for scan in scans.split(1)]
         columns = (self.target.outputs,) if self.target.kind == "more classes" else ()
         return np.concatenate([*each, np.zeros((0, *columns))]) / self.temperature
 
@@ -410,7 +425,9 @@ class _SiteTraining:
         if not len(rows):
             like = self.before.remembered
             return lane._replace(state=state), like.select(slice(0, 0))
-        remembered = FCBatch(from_edges(edges(bank.fc(rows)).float()), bank.y[rows])
+        scans = from_edges(edges(bank.fc(rows)).float())
+        weight = None if bank.weight is None else bank.weight[rows]
+        remembered = FCBatch(scans, bank.y[rows], weight)
         return lane._replace(state=state), remembered
 
 

@@ -1,4 +1,4 @@
-"""Steps of a pipeline: matrix-log edges, confounds and site effects removed.
+"""Steps of a pipeline: matrix-log edges, tangent vectors, confounds and site effects removed.
 
 Confounds and sites are metadata of the subjects. In a pipeline they are routed
 (``sklearn.set_config(enable_metadata_routing=True)``), to `fit` and to `transform` alike:
@@ -6,7 +6,7 @@ Confounds and sites are metadata of the subjects. In a pipeline they are routed
 >>> SiteHarmoniser().set_fit_request(site=True).set_transform_request(site=True)  # doctest: +SKIP
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fcforge.base_model.features import one_blas_thread
 from fcforge.core.constants import LOG_SCALE, SHRINK
 from fcforge.core.names import check_names
 from fcforge.core.options import Kind
@@ -46,10 +47,7 @@ class MatrixLog(TransformerMixin, ReadsFC):
 
     def fit(self, X: Any, y: Any = None) -> "MatrixLog":
         """Find out how X is laid out."""
-        if not 0 <= self.shrink < 1:
-            raise InputError(
-                f"shrink={self.shrink} is not a share of at least 0 and below 1."
-            )
+        _require_share(self.shrink)
         numbers, _ = self._validate(X, reset=True)
         fc, self._layout = self._as_fc(numbers, None)
         self.n_rois_ = fc.shape[1]
@@ -60,12 +58,14 @@ class MatrixLog(TransformerMixin, ReadsFC):
         import torch
 
         from fcforge.graphs import log_matrix
+        from fcforge.nn.resources import one_thread
 
         check_is_fitted(self, "n_rois_")
         numbers, _ = self._validate(X, reset=False)
         fc, _ = self._as_fc(numbers, self._layout)
         exact = torch.from_numpy(fc.astype(np.float64))
-        log = log_matrix(exact, self.shrink).numpy()
+        with one_thread():  # several threads take ten times as long on small matrices
+            log = log_matrix(exact, self.shrink).numpy()
         rows, cols = Layout(self.n_rois_, self.edges, False).indices()
         return log[:, rows, cols] / LOG_SCALE
 
@@ -78,6 +78,146 @@ class MatrixLog(TransformerMixin, ReadsFC):
         )
 
 
+@dataclass(repr=False, eq=False)
+class TangentSpace(TransformerMixin, ReadsFC):
+    r"""Tangent vectors of FC at the mean of the subjects of `fit`, for any classifier.
+
+    With :math:`S = (1 - a) C + a I` and the geometric mean M of the subjects of `fit` these are
+    the entries of
+
+    .. math:: \log(M^{-1/2}\, S\, M^{-1/2})
+
+    on and below the diagonal, row by row, the diagonal divided by :math:`\sqrt 2`. nilearn's
+    ``ConnectivityMeasure(kind="tangent", vectorize=True)`` makes the same of time series; it
+    would take FC matrices for series. Subjects that `fit` did not see have no part in M.
+
+    Parameters
+    ----------
+    shrink : float
+        a, between 0 and 1. With 0 every FC must be positive definite.
+    kind, edges
+        How X is read, as in `ForgeClassifier`.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (R, R)
+        Geometric mean M of the shrunk FC.
+    n_rois_ : int
+
+    References
+    ----------
+    Varoquaux, Baronnet, Kleinschmidt, Fillard, Thirion (2010), Detection of brain
+    functional-connectivity difference in post-stroke patients using group-level covariance
+    modeling.
+    """
+
+    shrink: float = SHRINK
+    kind: Kind = "auto"
+    edges: Order = "nilearn"
+
+    def fit(self, X: Any, y: Any = None) -> "TangentSpace":
+        """Compute the geometric mean of FC.
+
+        Parameters
+        ----------
+        X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
+        y
+            Not used.
+        """
+        _require_share(self.shrink)
+        numbers, _ = self._validate(X, reset=True)
+        fc, self._layout = self._as_fc(numbers, None)
+        self.n_rois_ = fc.shape[1]
+        with one_blas_thread():
+            self.mean_ = geometric_mean(self._shrunk(fc))
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return tangent vectors (n, R (R + 1) / 2).
+
+        Parameters
+        ----------
+        X
+            As in `fit`.
+        """
+        check_is_fitted(self, "mean_")
+        numbers, _ = self._validate(X, reset=False)
+        fc, _ = self._as_fc(numbers, self._layout)
+        if fc.shape[1] != self.n_rois_:
+            what = f"X has {fc.shape[1]} ROIs, the mean {self.n_rois_}."
+            raise InputError(what, do="Give scans of the same atlas.")
+        with one_blas_thread():
+            root = _of_eigenvalues(self.mean_, lambda v: v**-0.5)
+            tangent = _of_eigenvalues(root @ self._shrunk(fc) @ root, np.log)
+        rows, cols = np.tril_indices(self.n_rois_)
+        return tangent[:, rows, cols] / np.where(rows == cols, 2**0.5, 1.0)
+
+    def _shrunk(self, fc: np.ndarray) -> np.ndarray:
+        """Return shrunk FC, float64; `InputError` for a matrix that is not positive definite."""
+        made = (1 - self.shrink) * fc.astype(np.float64)
+        made += self.shrink * np.eye(fc.shape[1])
+        smallest = np.linalg.eigvalsh(made)[:, 0]
+        if (smallest < SMALLEST_EIGENVALUE).any():
+            i = int(smallest.argmin())
+            what = f"X[{i}] is not positive definite (smallest eigenvalue {smallest[i]:.2g})."
+            do = "Give a larger shrink=: FC of fewer volumes than ROIs needs one."
+            raise InputError(what, do=do)
+        return made
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return ``tangent(i, j)`` of ROIs counted from 1, of every column."""
+        check_is_fitted(self, "mean_")
+        rows, cols = np.tril_indices(self.n_rois_)
+        pairs = zip(rows, cols, strict=True)
+        return np.array([f"tangent({i + 1}, {j + 1})" for i, j in pairs], object)
+
+
+SMALLEST_EIGENVALUE = 1e-8
+MEAN_TOLERANCE = (
+    1e-9  # norm of the mean tangent vector per ROI at which the mean is found
+)
+MOST_STEPS = 100
+
+
+def _of_eigenvalues(
+    matrices: np.ndarray, change: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Return symmetric matrices (..., R, R) with changed eigenvalues."""
+    value, vector = np.linalg.eigh((matrices + np.swapaxes(matrices, -1, -2)) / 2)
+    return (vector * change(value)[..., None, :]) @ np.swapaxes(vector, -1, -2)
+
+
+def geometric_mean(matrices: np.ndarray) -> np.ndarray:
+    r"""Return the geometric mean of positive definite matrices (n, R, R).
+
+    It is the M at which :math:`\sum_i \log(M^{-1/2} S_i M^{-1/2}) = 0`, found by gradient steps
+    that are shortened when the gradient grows. `InputError` if it is not found.
+    """
+    mean = matrices.mean(0)
+    step = 1.0
+    last = np.inf
+    for _ in range(MOST_STEPS):
+        root = _of_eigenvalues(mean, np.sqrt)
+        inverse = _of_eigenvalues(mean, lambda v: v**-0.5)
+        whitened = inverse @ matrices @ inverse
+        gradient = _of_eigenvalues(whitened, np.log).mean(0)
+        size = float(np.linalg.norm(gradient)) / len(mean)
+        if size < MEAN_TOLERANCE:
+            return mean
+        if size > last:
+            step /= 2
+        last = min(size, last)
+        mean = root @ _of_eigenvalues(step * gradient, np.exp) @ root
+    what = f"the geometric mean was not found in {MOST_STEPS} steps."
+    raise InputError(what, do="Give a larger shrink=.")
+
+
+def _require_share(shrink: float) -> None:
+    """Raise `InputError` unless `shrink` is at least 0 and below 1."""
+    if not 0 <= shrink < 1:
+        raise InputError(f"shrink={shrink} is not a share of at least 0 and below 1.")
+
+
 class _OfSubjects(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """A step whose `transform` asks for metadata of the subjects, as its `fit` does."""
 
@@ -86,7 +226,10 @@ class _OfSubjects(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.fit(X, y, **metadata).transform(X, **metadata)
 
     def _numbers(self, X: Any, *, reset: bool) -> np.ndarray:
-        return validate_data(self, X, reset=reset, dtype=np.float64)
+        fewest = 2 if reset else 1  # one subject has no spread
+        return validate_data(
+            self, X, reset=reset, dtype=np.float64, ensure_min_samples=fewest
+        )
 
 
 @dataclass(repr=False, eq=False)

@@ -159,6 +159,56 @@ class Explanation:
         write_text(Path(path), text, private=True)
 
 
+@dataclass(frozen=True)
+class ColumnExplanation:
+    """Explanation of the scores of n subjects by the p columns of X, which are no edges.
+
+    ``base + contribution.sum(1)`` is `score` up to `gap`.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns.
+    contribution, slope, values : ndarray of shape (n, p)
+        Contribution of each column; the mean gradient by it; its value.
+    reference : ndarray of shape (p,)
+        Values that the subjects are compared with: the mean of the people learned from.
+    score, base : ndarray of shape (n,)
+        Scores of the subjects and of the reference.
+    positive : str
+        Class that positive contributions speak for.
+    exact : bool
+        A linear model's own terms; else integrated gradients.
+    """
+
+    names: tuple[str, ...]
+    contribution: Array
+    slope: Array
+    values: Array
+    reference: Array
+    score: Array
+    base: Array
+    positive: str
+    exact: bool
+
+    @property
+    def gap(self) -> Array:
+        """Return what the contributions leave unexplained, (n,): rounding and quadrature."""
+        return self.score - self.base - self.contribution.sum(1)
+
+    def columns(self, subject: int = 0, n: int | None = None) -> pd.DataFrame:
+        """Return the `n` columns (all, unless given) that moved one subject's score most."""
+        size = np.abs(self.contribution[subject])
+        order = np.argsort(-size, kind="stable")[:n]
+        table = {
+            "column": [self.names[k] for k in order],
+            "value": self.values[subject][order],
+            "reference": self.reference[order],
+            "contribution": self.contribution[subject][order],
+        }
+        return pd.DataFrame(table, index=order)
+
+
 def networks_of(atlas: Atlas) -> tuple[str, ...]:
     """Return networks in the order of their first ROI; none where the atlas does not know them."""
     return tuple(dict.fromkeys(atlas.systems)) if any(atlas.systems) else ()

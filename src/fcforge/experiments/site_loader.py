@@ -116,7 +116,9 @@ class SiteLoader:
         if name in self.bank:
             return self.bank.rows(name)
         made, self.state_bytes[name] = self._subjects(name, site, spec, n)
-        return self.bank.add(name, made)
+        with_val = spec.training.selection == "fixed"
+        weighted = weigh_by_class(made, site.learning(with_val=with_val))
+        return self.bank.add(name, weighted)
 
     def _subjects(
         self, name: PoolName, site: Site, spec: RunSpec, n: int
@@ -198,6 +200,23 @@ class SiteLoader:
         """Invert `to_places`, where `rows` are the same subjects' rows in this bank."""
         table = torch.cat([rows, rows.new_tensor([-1])])  # place -1 stays -1
         return replace_rows(state, lambda places: table[places])
+
+
+def weigh_by_class(made: FCBatch, source: FCBatch) -> FCBatch:
+    """Return synthetic subjects with the mean weight of their class among real subjects.
+
+    Parameters
+    ----------
+    made, source : FCBatch
+        The synthetic subjects, and the real ones that they were made of.
+    """
+    if source.weight is None:
+        return made
+    weight = made.weights
+    for label in made.y.unique():
+        mine = source.y.to(label.device) == label
+        weight[made.y == label] = source.weight[mine.cpu()].mean().to(weight)
+    return replace(made, weight=weight)
 
 
 def site_conditions(spec: RunSpec) -> str:

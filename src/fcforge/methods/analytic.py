@@ -103,6 +103,8 @@ class Analytic(Method):
     ) -> Lane:
         rows = moment_rows(model, subjects.inputs(model), subjects.y)
         rows = rows.to(lane.state.root).mul_(math.sqrt(weight))
+        if isinstance(subjects, SiteView) and subjects.weight is not None:
+            rows.mul_(subjects.weight.sqrt()[:, None])
         root = ridge.add_to_root(lane.state.root, rows)
         if not solved:
             return lane.with_state(root=root)

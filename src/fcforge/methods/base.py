@@ -189,6 +189,9 @@ class Method(Checked):
         Features of an edge model whose settings name none; "" for the model's default.
     learns : tuple of str
         Kinds of target that it can learn.
+    weighs : bool
+        Whether training subjects may have weights. The engine draws subjects of batches and of
+        `recall` in proportion to them; a closed form reads ``site.weight``.
     captures : bool
         Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
     factors : tuple of str
@@ -212,6 +215,7 @@ class Method(Checked):
     models: ClassVar[tuple[str, ...]] = ()
     features: ClassVar[str] = ""
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
+    weighs: ClassVar[bool] = True
     captures: ClassVar[bool] = False
     factors: ClassVar[tuple[str, ...]] = ()
 

@@ -35,6 +35,7 @@ from fcforge.methods.shared.ridge import (
     logits_of,
     n_columns,
     recalled_targets,
+    weigh_subjects,
 )
 from fcforge.methods.shared.synthetic_memory import HeldOut, SyntheticMemory, n_learned
 from fcforge.models.edge import WHOLE_LOG
@@ -72,6 +73,8 @@ class Problem(NamedTuple):
         Places of the open site's subjects, and their weights.
     t : Tensor of shape (n, c)
         Their targets.
+    weight : Tensor of shape (bank,) or None
+        Training weights of all rows of the bank.
     """
 
     rows: Tensor
@@ -81,6 +84,7 @@ class Problem(NamedTuple):
     current: Tensor
     t: Tensor
     mass: Tensor
+    weight: Tensor | None = None
 
 
 def _scores(edges: Tensor, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -198,7 +202,7 @@ class ForgeRidge(SyntheticMemory):
         place[rows] = torch.arange(len(rows), device=rows.device)
         outputs = model.n_outputs
         t = coded(site.y, outputs)
-        one = torch.ones_like(t[:, 0])
+        one = torch.ones_like(t[:, 0]) if site.weight is None else site.weight
         here = torch.zeros_like(site.y)
         mass = balance_classes(one, site.y, here, self.balance, outputs)
         public = t.new_zeros(len(rows), t.shape[1])
@@ -206,15 +210,20 @@ class ForgeRidge(SyntheticMemory):
         if isinstance(head, Tensor):
             public = _scores(edges, rows, head[:-1], head[-1])
         gram = site.bank.products(model, rows)
-        return Problem(rows, place, gram, public, place[site.rows], t, mass)
+        current = place[site.rows]
+        weight = site.bank.weight
+        return Problem(rows, place, gram, public, current, t, mass, weight)
 
     def _ridge(
         self, problem: Problem, lane: Lane, n_features: int
     ) -> tuple[Tensor, Dual]:
         """Return the places of the current and the chosen subjects, and the solution of these."""
-        slot, target, mass = self.targets(
-            lane.state.memory, lane.state.choice, len(problem.t)
-        )
+        n = len(problem.t) if problem.weight is None else float(problem.mass.sum())
+        memory = lane.state.memory
+        slot, target, mass = self.targets(memory, lane.state.choice, n)
+        if problem.weight is not None:
+            weight = problem.weight[memory.rows[slot]]
+            mass = weigh_subjects(mass, weight, memory.site[slot])
         replayed = problem.place[lane.state.memory.rows[slot]]
         where = torch.cat([problem.current, replayed])
         # the residuals of the base model's head
@@ -224,12 +233,12 @@ class ForgeRidge(SyntheticMemory):
         return where, dual_ridge(gram, left, weights, self.penalty * n_features)
 
     def targets(
-        self, memory: Memory, choice: Choice, n: int
+        self, memory: Memory, choice: Choice, n: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return slots (k,), targets (k, c) and weights (k,) of the chosen subjects.
 
         Past sites have equal weights, and together that of one site or of as many as they are
-        (`sum_sites`); `n` is the number of subjects of the open site.
+        (`sum_sites`); `n` is the mass of the open site.
         """
         l1, l2, _ = self.weights
         slot = choice.active

@@ -34,9 +34,10 @@ class Majority(Method):
         return lane._replace(state=MajorityState(zero))
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Count the members of each class."""
+        """Count the members of each class, by their weights."""
         before = lane.state.counts
-        members = torch.bincount(site.y, minlength=model.n_outputs).to(before)
+        outputs = model.n_outputs
+        members = torch.bincount(site.y, site.weight, minlength=outputs).to(before)
         return lane.with_state(counts=before + members)
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:

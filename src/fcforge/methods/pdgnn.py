@@ -96,6 +96,7 @@ class PDGNN(Method):
     source = "Zhang et al. 2024 (KDD), at graph level"
     keeps = "real subjects"
     models = ("tem",)
+    weighs = False  # its loss balances the classes of the memory by itself
     State = PDGNNState
 
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:

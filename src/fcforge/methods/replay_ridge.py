@@ -26,6 +26,7 @@ from fcforge.methods.shared.ridge import (
     dual_ridge,
     linear_head,
     recalled_targets,
+    weigh_subjects,
 )
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.memory import RankedMemory
@@ -78,17 +79,25 @@ class ReplayRidge(Rehearsal):
         rows = torch.cat([site.rows, memory.rows[slot]])
         x = site.bank.inputs(model)["edges"][rows].double()
         t = coded(site.y, model.n_outputs)
-        target, mass = self.targets(memory, slot, len(t))
+        own = torch.ones_like(t[:, 0]) if site.weight is None else site.weight
+        n = len(t) if site.weight is None else float(own.sum())
+        target, mass = self.targets(memory, slot, n)
+        if site.bank.weight is not None:
+            weight = site.bank.weight[memory.rows[slot]]
+            if self.weigh == "subjects":
+                mass = mass * weight
+            else:
+                mass = weigh_subjects(mass, weight, memory.site[slot])
         target = torch.cat([t, target])
-        mass = torch.cat([torch.ones_like(t[:, 0]), mass])
+        mass = torch.cat([own, mass])
         dual = dual_ridge(x @ x.T, target, mass, self.penalty * x.shape[1])
         weight = x.T @ dual.coefficient
         return lane._replace(params=linear_head(weight, dual.bias, model.n_outputs))
 
     def targets(
-        self, memory: RankedMemory, slot: Tensor, n: int
+        self, memory: RankedMemory, slot: Tensor, n: float
     ) -> tuple[Tensor, Tensor]:
-        """Return targets (k, c) and weights (k,) of remembered subjects; the open site has `n`."""
+        """Return targets (k, c) and weights (k,) of remembered subjects; `n` is the mass of the open site."""
         y = memory.y[slot]
         logits = memory.logits[slot].double()
         mass = torch.full(

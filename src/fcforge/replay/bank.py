@@ -86,6 +86,8 @@ class Bank:
         self._fc: dict[PoolName, Tensor] = {}
         # labels of all rows
         self.y = torch.empty(0, dtype=torch.int64, device=self.device)
+        # weights of all rows, float64; None while no pool has weights
+        self.weight: Tensor | None = None
         self._pools: dict[PoolName, range] = {}
         self._prepared: dict[Model, tuple[int, Inputs]] = {}
         self._known: dict[Hashable, Any] = {}
@@ -102,6 +104,10 @@ class Bank:
         if name not in self._pools:
             self._pools[name] = range(self._n, self._n + len(batch))
             self._fc[name] = batch.fc.to(self.device)
+            if self.weight is None and batch.weight is not None:
+                self.weight = torch.ones_like(self.y, dtype=torch.float64)
+            if self.weight is not None:
+                self.weight = torch.cat([self.weight, batch.weights.to(self.device)])
             self.y = torch.cat([self.y, batch.y.to(self.device)])
             self._n += len(batch)
         return self.rows(name)
@@ -309,6 +315,12 @@ class SiteView:
     def y(self) -> Tensor:
         """Their labels (n,)."""
         return self.bank.y[self.rows]
+
+    @property
+    def weight(self) -> Tensor | None:
+        """Their weights (n,), float64; None if all are 1."""
+        weight = self.bank.weight
+        return None if weight is None else weight[self.rows]
 
     @property
     def fc(self) -> Tensor:

@@ -72,6 +72,8 @@ class Replay(NamedTuple):
         Teacher readout r, stored likewise.
     weight : Tensor of shape (b,)
         Weights of the subjects in a mean; they sum to one.
+    rows : Tensor of shape (b,), int64, or None
+        Bank rows of the subjects, where training weights of subjects are looked up.
     """
 
     inputs: Inputs
@@ -79,6 +81,7 @@ class Replay(NamedTuple):
     logits: Tensor
     embedding: Tensor
     weight: Tensor
+    rows: Tensor | None = None
 
 
 def empty_memory(
@@ -127,13 +130,62 @@ def recall(
     slots : Tensor of shape (b,), int64
     weight : Tensor of shape (b,)
     """
+    rows = memory.rows[slots].clamp(min=0)
     return Replay(
-        gather(inputs, memory.rows[slots].clamp(min=0)),
+        gather(inputs, rows),
         memory.y[slots],
         memory.logits[slots],
         memory.embedding[slots],
         weight,
+        rows,
     )
+
+
+def drawn_by_weight(replay: Replay, weight: Tensor, key: Tensor) -> Replay:
+    r"""Draw as many subjects of a step again, with replacement, in proportion to their weights.
+
+    Subject i is drawn in proportion to :math:`v_i w_i`, v its weight in the step's mean and w its
+    weight in training. Every loss of the replayed subjects then sees the weights. The draw is
+    systematic: a subject that is due k.3 times comes k or k + 1 times.
+
+    Parameters
+    ----------
+    replay : Replay
+        With `rows`.
+    weight : Tensor
+        Training weights of all rows of the bank.
+    key : Tensor, int32 scalar
+    """
+    assert replay.rows is not None
+    mass = replay.weight * weight[replay.rows].to(replay.weight)
+    place = systematic(mass, uniform(key, ()))
+    total = replay.weight.sum()
+    even = torch.ones_like(replay.weight) * (total / len(place))
+    inputs = {k: v[place] for k, v in replay.inputs.items()}
+    return Replay(
+        inputs,
+        replay.y[place],
+        replay.logits[place],
+        replay.embedding[place],
+        even,
+        replay.rows[place],
+    )
+
+
+def systematic(mass: Tensor, shift: Tensor) -> Tensor:
+    """Return n places drawn with replacement in proportion to `mass` (n,), in ascending order.
+
+    Parameters
+    ----------
+    mass : Tensor of shape (n,)
+        At least zero, one positive.
+    shift : Tensor, scalar
+        Random number in [0, 1).
+    """
+    n = len(mass)
+    upper = mass.cumsum(0)
+    at = (torch.arange(n, device=mass.device) + shift) / n * upper[-1]
+    return torch.searchsorted(upper, at.to(upper), right=True).clamp(max=n - 1)
 
 
 def uniform_slots(rows: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]:

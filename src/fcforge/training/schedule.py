@@ -9,6 +9,7 @@ from fcforge.core.randomness import fold
 from fcforge.core.spec import Training
 from fcforge.methods.base import Method
 from fcforge.replay.bank import Bank
+from fcforge.replay.memory import systematic
 from fcforge.training.lanes import Job, stack
 
 
@@ -31,15 +32,51 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
     return wrapped.reshape(epochs, steps, b)
 
 
+def weighted_minibatches(
+    weight: Tensor, batch_size: int, epochs: int, rng: torch.Generator
+) -> Tensor:
+    """Draw the minibatches of all epochs, each subject as often as its weight says.
+
+    An epoch has as many subjects as without weights. A subject whose share of the weights is k.3
+    of n comes k or k + 1 times, in random order.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (n,)
+        Positive weights of the training subjects.
+    batch_size, epochs : int
+    rng : torch.Generator
+
+    Returns
+    -------
+    Tensor of shape (epochs, steps, b), int64
+        Places among the n training subjects.
+    """
+    n = len(weight)
+    places = minibatches(n, batch_size, epochs, rng)
+    shifts = torch.rand(epochs, generator=rng, dtype=torch.float64)
+    orders = torch.argsort(torch.rand(epochs, n, generator=rng), dim=1)
+    drawn = []
+    for order, shift in zip(orders, shifts, strict=True):
+        drawn.append(order[systematic(weight[order], shift)])
+    flat = torch.gather(torch.stack(drawn), 1, places.flatten(1))
+    return flat.reshape(places.shape)
+
+
 def batch_rows(
     method: Method, jobs: Sequence[Job], training: Training, bank: Bank
 ) -> Tensor:
     """Return the bank rows ([lanes,] epochs, steps, b) of every training step."""
     rows = stack([method.rows(job.lane, job.site) for job in jobs])
     plans = []
+    sizes = training.batch_size, training.epochs
     for job in jobs:
         rng = job.rng("batches")
-        plan = minibatches(rows.shape[-1], training.batch_size, training.epochs, rng)
+        if bank.weight is None:
+            plan = minibatches(rows.shape[-1], *sizes, rng)
+        else:
+            weight = bank.weight[method.rows(job.lane, job.site)].cpu()
+            plan = weighted_minibatches(weight, *sizes, rng)
         plans.append(plan)
     places = stack(plans).to(bank.device)
     return torch.gather(rows, -1, places.flatten(-3)).reshape(places.shape)

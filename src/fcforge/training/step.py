@@ -7,12 +7,15 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from fcforge.core.errors import ConfigError
+from fcforge.core.randomness import fold
 from fcforge.core.spec import Training
 from fcforge.methods.base import Batch, Lane, Learner
 from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.nn.tensors import Inputs, Params
 from fcforge.replay.bank import Bank, gather
+from fcforge.replay.memory import drawn_by_weight
 from fcforge.training.lanes import Job, lift_learner
 
 
@@ -53,6 +56,7 @@ def make_step(
     *,
     replaying: bool,
     unlifted: bool = False,
+    weight: Tensor | None = None,
 ) -> Callable[[Lane, Adam, Tensor, Tensor], tuple[Lane, Adam]]:
     """Return one training step of one lane as a pure function.
 
@@ -68,6 +72,8 @@ def make_step(
         Whether the step also recalls remembered subjects.
     unlifted : bool
         Whether the step never runs under `torch.func.vmap`; see `gradient`.
+    weight : Tensor, optional
+        Training weights of all rows of the bank; replayed subjects are drawn in proportion.
 
     Returns
     -------
@@ -85,6 +91,12 @@ def make_step(
     ) -> tuple[Lane, Adam]:
         recall_key, loss_key = keys.unbind(-1)
         replay = method.recall(lane, inputs, recall_key) if replaying else None
+        if replay is not None and weight is not None:
+            if replay.rows is None:
+                what = f"method '{method.name}' cannot replay subjects with weights."
+                do = "Let its `recall` return rows, or leave the weights out."
+                raise ConfigError(what, do=do)
+            replay = drawn_by_weight(replay, weight, fold(recall_key, 7))
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: Params) -> tuple[Tensor, Params]:
@@ -121,7 +133,8 @@ def lifted_steps(
         return (own.method.begin_epoch(own.model, lane, inputs, key),)
 
     def one_step(own: Learner, *args: Any) -> tuple[Lane, Adam]:
-        return make_step(own, training, inputs, bank.y, **given)(*args)
+        step = make_step(own, training, inputs, bank.y, weight=bank.weight, **given)
+        return step(*args)
 
     begin_epoch = lift_learner(begin_one, learner, jobs)
     step = lift_learner(one_step, learner, jobs)

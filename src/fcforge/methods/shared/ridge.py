@@ -132,6 +132,26 @@ def balance_classes(
     return weight * whole_before / whole_after
 
 
+def weigh_subjects(mass: Tensor, weight: Tensor | None, site: Tensor) -> Tensor:
+    """Return masses (n,) times the subjects' weights, with the total mass of every site kept.
+
+    Parameters
+    ----------
+    mass : Tensor of shape (n,)
+    weight : Tensor of shape (n,) or None
+        None leaves the masses as they are.
+    site : Tensor of shape (n,), int64
+        Numbers of sites from 0.
+    """
+    if weight is None or not len(mass):
+        return mass
+    weighted = mass * weight.to(mass)
+    zero = mass.new_zeros(int(site.max()) + 1)
+    before = zero.index_add(0, site, mass)
+    after = zero.index_add(0, site, weighted)
+    return weighted * (before / after.clamp(min=1e-300))[site]
+
+
 # -- from statistics alone -------------------------------------------------------------------------
 def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
     r"""Return R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q).
