@@ -80,7 +80,7 @@ def test_settings_become_dotted_names():
         ("a.b", "1"),
         ("a.c", "not set"),
         ("d", "text"),
-        ("e", "1, None"),
+        ("e", "1, not set"),
         ("f.1.name", "x"),
         ("f.2.name", "y"),
         ("f.2.on", "yes"),

@@ -51,6 +51,7 @@ NETWORKS = (
     "#b8a500",
     "#1b1b1b",
 )
+TISSUE_COLOURS = {"White matter": "#d9d9d9", "CSF": "#7fcdbb"}
 SERIES = tuple(f"#02020{k}" for k in range(8))
 INKS = {
     INK: "ink",

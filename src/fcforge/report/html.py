@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from fcforge.core.formatting import bracket, number, p_value, percent, printable
 from fcforge.core.version import __version__
+from fcforge.report.cells import Cells
 from fcforge.report.tables import Table
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ def macro(name: str, *values: Any) -> Markup:
     )
 
 
-def picture(figure: "Figure", alt: str, points: Sequence[HoverPoint] = ()) -> Markup:
+def picture(
+    figure: "Figure",
+    alt: str,
+    points: Sequence[HoverPoint] = (),
+    cells: Sequence[Cells] = (),
+) -> Markup:
     """Return a figure as wide as its place, at most a fifth wider than drawn.
 
     On a phone it shrinks, and its text is set larger (`style.css`): it stays readable.
@@ -76,6 +82,8 @@ def picture(figure: "Figure", alt: str, points: Sequence[HoverPoint] = ()) -> Ma
         Description for those who cannot see it.
     points : sequence of HoverPoint
         Places that show a value when pointed at.
+    cells : sequence of Cells
+        Rectangles that show the value of the cell below the pointer.
     """
     width = 72 * figure.get_figwidth()  # in points
     text = max(SMALL, 12.2 * width / PHONE)
@@ -85,7 +93,7 @@ def picture(figure: "Figure", alt: str, points: Sequence[HoverPoint] = ()) -> Ma
             '<i class="hit" style="left:{:.2f}%;top:{:.2f}%" data-tip="{}"></i>'
         ).format(100 * point.x, 100 * point.y, printable_value(point.text))
         for point in points
-    )
+    ) + Markup("").join(area.html() for area in cells)
     box = (
         '<div class="scroll plain fit" tabindex="0" role="img" style="{}" '
         'aria-label="{}"><div class="hover">{}{}</div></div>'
@@ -130,7 +138,7 @@ def _in_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        value = ", ".join(map(str, value))
+        value = ", ".join(map(_in_words, value))
     return "not set" if value in (None, "", {}) else str(value)
 
 

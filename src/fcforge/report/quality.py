@@ -2,36 +2,81 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
+from fcforge.core.formatting import number
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.extract import SubjectFC
-from fcforge.imaging.group_quality import GroupQuality
+from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.group_quality import MEASURES, GroupQuality, Measure
 from fcforge.imaging.people import by_reason, mixed_trs
-from fcforge.report.figures import (
-    MUTED,
-    SERIES,
-    colour_bar,
-    fc_figure,
-    in_page_style,
-    new_figure,
+from fcforge.report import cells
+from fcforge.report.figures import by_system, fc_figure
+from fcforge.report.group_figures import distributions, download, qc_fc_parts
+from fcforge.report.html import Section, comma_list, macro, picture, sections_page
+from fcforge.report.scan_figures import (
+    FD_LINE_MM,
+    atlas_mosaic,
+    coverage_plot,
+    legend_of,
+    motion_plot,
+    spectrum_plot,
+    template_mosaic,
+    time_plot,
 )
-from fcforge.report.html import Section, sections_page
-from fcforge.report.tables import Cell, Table
+from fcforge.report.tables import Cell, Heading, Table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-FD_LINE_MM = 0.5
-WIDE = 6.6  # inches
-# as wide as each other: volumes stand below each other
-MARGINS = {"left": 0.09, "right": 0.9, "top": 0.9, "bottom": 0.2}
+MATRIX = 5.1  # inches
 MOTION = f"Framewise displacement, mm, volume by volume (dotted: {FD_LINE_MM})."
-CARPET = (
-    "Voxels (of series ROIs), ROI by ROI, volume by volume; black -2 SD, white 2 SD."
+MEAN = "Mean over all volumes; orange: borders of the atlas' ROIs. The borders should follow the brain."
+OVER_TIME = (
+    f"Before denoising, volume by volume. Dotted: framewise displacement of {FD_LINE_MM} mm. Grey "
+    "bands: volumes that scrubbing removes. A vertical stripe in the carpet is a change of the "
+    "whole brain, mostly motion."
+)
+SERIES_OVER_TIME = (
+    "The series as the tool before left them, volume by volume, grouped by network where the atlas "
+    "knows it."
+)
+COVERAGE = "Share of each ROI that has voxels with signal. Point at an ROI for its name and value."
+TEMPLATE = "Orange: borders of the template's brain and ventricles. They should lie on those of the scan."
+SPECTRUM = "Share of the power of the ROI series at each frequency, mean over ROIs."
+SCRUBBED = (
+    " Scrubbing removed volumes, so that the series after denoising is not evenly spaced: its "
+    "spectrum is approximate."
+)
+FC = "Correlation of every pair of ROIs. Point at a cell for its two ROIs and value."
+NO_SCAN = (
+    "These are ready-made series: there is no scan, so that mean image, coverage, tSNR, DVARS and "
+    "FC before denoising cannot be shown."
+)
+DENOISED_SCAN = "The scan was denoised by the tool before: tSNR, DVARS and FC before denoising cannot be shown."
+NO_MEAN = "The voxels have no baseline (their mean was removed): tSNR and DVARS cannot be shown."
+NO_MOTION = "No table with framewise displacement was found: motion cannot be shown."
+NO_CONFOUNDS = (
+    "No table of confounds lies beside the scan: their traces cannot be shown."
+)
+NO_TISSUE = (
+    "No maps of white matter and CSF in the space of the scan were found: the carpet shows voxels "
+    "of ROIs alone."
+)
+NO_TR = "The repetition time is unknown: frequencies are in cycles per volume."
+NO_NETWORKS = "The atlas names no networks: ROIs are in its own order."
+UNKNOWN = "unknown"
+STRIPS = (
+    "A dot is a subject, red where it is flagged; the line is the site's median. Point at a dot for its "
+    "value, click it for its page."
+)
+FLAGS = (
+    "Flagged subjects are included all the same: look at their pages. Unusual is more than 3.5 robust "
+    "standard deviations from the median of the site (of at least 8 subjects)."
+)
+QC_FC = (
+    "Correlation of every edge with mean framewise displacement over subjects. Motion that denoising "
+    "left shows as a median above chance, and as a slope against distance."
 )
 GROUP = "group.html"
 SIDECAR = "Names are those of the JSON files beside the series and of the options."
@@ -41,29 +86,131 @@ _page = partial(
 
 
 def subject_page(result: SubjectFC, atlas: Atlas) -> str:
-    """Return the page of one subject: carpet plot, FC, motion, coverage and processing steps."""
+    """Return the page of one subject: mean image, carpet plot, coverage, spectrum, FC and steps."""
     sections = []
     done = []
+    several = len(result.runs) > 1
+    first_volume = int(result.settings.get("drop") or 0) + 1
     for k, run in enumerate(result.runs, 1):
-        if run.fd is not None:
-            motion = _motion_figure(run.fd)
-            sections.append(Section(f"Run {k}: motion", motion, MOTION))
-        if run.carpet.size:  # a matrix of another tool has no series
-            carpet = _carpet_figure(run.carpet)
-            sections.append(Section(f"Run {k}: signal over time", carpet, CARPET))
-        if run.coverage is not None:
-            seen = _coverage_figure(run.coverage)
-            sections.append(Section(f"Run {k}: coverage of each ROI", seen))
+        prefix = f"Run {k}: " if several else ""
+        sections += _run_sections(run, atlas, prefix, first_volume)
         known = {"source": run.source.path, **run.report, **result.settings}
-        done.append(Section(f"Run {k}: what was done", known, SIDECAR))
-    order = "grouped by system" if any(atlas.systems) else "in the order of the atlas"
-    title = f"Functional connectivity, ROIs {order}"
-    fc = fc_figure(result.fc, atlas.systems, "correlation", WIDE, vmin=-1, vmax=1)
-    sections.append(Section(title, fc))
+        title = f"{prefix}what was done" if several else "What was done"
+        done.append(Section(title, known, SIDECAR))
+    sections.append(_fc_section(result, atlas))
     warnings = [("caution", warning) for warning in result.warnings]
-    shown = [*sections, *done]
     name = f"sub-{result.subject}"
-    return _page(name, sections=shown, warnings=warnings, home=GROUP)
+    facts = _facts(result)
+    shown = [*sections, *done]
+    return _page(name, sections=shown, warnings=warnings, home=GROUP, facts=facts)
+
+
+def _facts(result: SubjectFC) -> list[tuple[str, str, str]]:
+    """Return name, value and small print of the numbers at the head of a subject's page."""
+    measures = result.measures
+
+    def shown(name: str, digits: int) -> str:
+        value = measures.get(name)
+        return UNKNOWN if value is None else number(value, digits)
+
+    tr = result.runs[0].tr
+    minutes = measures["minutes"]
+    length = "" if minutes is None else f"{number(minutes, 1)} min"
+    dof = "" if measures["dof"] is not None else "denoised elsewhere"
+    return [
+        ("Mean FD, mm", shown("mean_fd", 2), ""),
+        ("DVARS, %", shown("dvars", 2), ""),
+        ("tSNR", shown("tsnr", 0), ""),
+        ("ROIs without signal", str(len(result.empty)), f"of {len(result.fc)}"),
+        ("Mean FC", shown("mean_fc", 2), ""),
+        ("Volumes", str(result.n_volumes or UNKNOWN), length),
+        ("Repetition time, s", UNKNOWN if tr is None else f"{tr:g}", ""),
+        ("Degrees of freedom", shown("dof", 0), dof),
+    ]
+
+
+def _run_sections(
+    run: Run, atlas: Atlas, prefix: str, first_volume: int
+) -> list[Section]:
+    """Return the sections of one run; what cannot be shown is said in the second."""
+    quality = run.quality
+    sections = []
+    body: Any
+
+    def title(text: str) -> str:
+        return f"{prefix}{text}" if prefix else text[0].upper() + text[1:]
+
+    if not run.carpet.size:
+        return [Section(title("signal over time"), MATRIX_ONLY)]
+    if quality.mean is not None and quality.affine is not None:
+        body = atlas_mosaic(quality.mean, quality.affine, atlas)
+        sections.append(Section(title("mean scan"), body, MEAN))
+    is_scan = run.source.kind == "scan"
+    parts = (*time_plot(run, first_volume), *_not_shown(run))
+    note = OVER_TIME if is_scan else SERIES_OVER_TIME
+    sections.append(Section(title("signal over time"), parts, note))
+    if run.coverage is not None:
+        body = coverage_plot(run.coverage, quality.tsnr, atlas)
+        sections.append(Section(title("coverage of each ROI"), body, COVERAGE))
+    lines = [("", "after denoising"), ("l-ref", "before denoising")]
+    if quality.before is None:
+        lines = [("", "as the tool before left it")]
+    scrubbed = quality.before is not None and len(run.series) < len(quality.before)
+    note = SPECTRUM + (SCRUBBED if scrubbed else "")
+    body = (spectrum_plot(run), legend_of(*lines), NO_TR if run.tr is None else "")
+    sections.append(Section(title("power spectrum"), body, note))
+    return sections
+
+
+def _not_shown(run: Run) -> list[str]:
+    """Return a sentence for each part of a run's page that is missing."""
+    quality = run.quality
+    sentences = []
+    if run.source.kind != "scan":
+        sentences.append(NO_SCAN)
+    elif quality.mean is None:
+        sentences.append(NO_VOLUME)
+    elif quality.before is None:
+        sentences.append(DENOISED_SCAN)
+    elif quality.tsnr is None:
+        sentences.append(NO_MEAN)
+    if run.fd is None:
+        sentences.append(NO_MOTION)
+    if run.source.kind == "scan" and not quality.traces:
+        sentences.append(NO_CONFOUNDS)
+    if run.source.kind == "scan" and not {"White matter", "CSF"} & {
+        *quality.row_groups
+    }:
+        sentences.append(NO_TISSUE)
+    return [" ".join(sentences)] if sentences else []
+
+
+def _fc_section(result: SubjectFC, atlas: Atlas) -> Section:
+    """Return FC, beside it that before denoising where there is one."""
+    networks = any(atlas.systems)
+    order = "grouped by network" if networks else "in the order of the atlas"
+    title = f"Functional connectivity, ROIs {order}"
+    after = _matrix(result.fc, atlas, "FC after denoising")
+    note = FC if networks else f"{FC} {NO_NETWORKS}"
+    if result.fc_before is None:
+        return Section(title, after, note)
+    before = _matrix(result.fc_before, atlas, "FC before denoising")
+    shown = [("Before denoising", before), ("After denoising", after)]
+    return Section(title, macro("pair", shown), note)
+
+
+def _matrix(fc: np.ndarray, atlas: Atlas, alt: str) -> Markup:
+    """Return a matrix with the names and value of the cell below the pointer."""
+    figure = fc_figure(fc, atlas.systems, "correlation", MATRIX, vmin=-1, vmax=1)
+    order = by_system(atlas.systems)[0]
+    systems = atlas.systems
+    rows = [atlas.roi_names[k] for k in order]
+    columns = [
+        f"{atlas.roi_names[k]} ({systems[k]})" if systems[k] else atlas.roi_names[k]
+        for k in order
+    ]
+    values = cells.content(fc[np.ix_(order, order)], rows, columns)
+    return picture(figure, alt, cells=[cells.over_axes(figure.axes[0], values)])
 
 
 def preprocess_page(
@@ -86,10 +233,10 @@ def preprocess_page(
     done : mapping
         What was done, step by step.
     """
-    registered = _mean_figure(mean, affine)
+    registered = template_mosaic(mean, affine)
     sections = [
-        Section("Motion", _motion_figure(fd), MOTION),
-        Section("Mean scan with the template's edges", registered),
+        Section("Motion", motion_plot(fd), MOTION),
+        Section("Mean scan with the template's outline", registered, TEMPLATE),
         Section("What was done", done, SIDECAR),
     ]
     return _page(name, kind="quality of preprocessing", sections=sections)
@@ -101,78 +248,101 @@ def group_page(
     methods: str,
     quality: GroupQuality | None = None,
 ) -> str:
-    """Return a table of subjects, what failed and why, and the methods paragraph."""
+    """Return distributions by site, QC-FC, flagged subjects, the table, and the methods paragraph.
+
+    Parameters
+    ----------
+    people : DataFrame
+        participants.tsv.
+    failed : sequence of Failure, or of (subject, reason)
+    methods : str
+    quality : GroupQuality, optional
+        Measures of the same subjects.
+    """
     sections = []
+    flagged = 0
+    if quality is not None and len(quality.table):
+        sections += _quality_sections(quality)
+        flagged = int((quality.table["flags"] != "").sum())
     if len(people):
-        sections.append(Section("Subjects", _subjects(people)))
+        body = _subjects(people, quality)
+        export = people if quality is None else _joined(people, quality)
+        save = download(export, "subjects.csv")
+        note = "Click a heading to sort, a subject for its page."
+        sections.append(Section("Subjects", (body, save), note))
     warnings = [("serious", text) for text in by_reason(failed)]
     warnings += [("caution", text) for text in mixed_trs(people)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
     sections.append(Section("Methods", (methods,), note))
     title = f"{len(people)} of {len(people) + len(failed)} subjects have FC"
-    return _page(title, sections=sections, warnings=warnings)
+    facts = [
+        ("Subjects with FC", str(len(people)), ""),
+        ("Without FC", str(len(failed)), "reasons below" if failed else ""),
+        ("Flagged", str(flagged), "still included" if flagged else ""),
+    ]
+    return _page(title, sections=sections, warnings=warnings, facts=facts)
 
 
-def _subjects(people: pd.DataFrame) -> Table:
-    """Return the columns of participants.tsv as a table, each subject linked to its page."""
+def _quality_sections(quality: GroupQuality) -> list[Section]:
+    """Return the sections on distributions, flags and QC-FC."""
+    strips, unknown = distributions(quality.table)
+    missing = ""
+    if unknown:
+        # inside a sentence; abbreviations stay as they are
+        names = comma_list(
+            [n if n[1].isupper() else n[0].lower() + n[1:] for n in unknown]
+        )
+        missing = f"Not known for any subject, and therefore not shown: {names}."
+    marked = quality.table[quality.table["flags"] != ""]
+    rows = [
+        [Cell(str(who), link=f"{who}.html"), str(reason).replace("; ", "\n")]
+        for who, reason in zip(marked["participant_id"], marked["flags"], strict=True)
+    ]
+    body: Any = "No subject is flagged."
+    if rows:
+        body = Table.of(("subject", Heading("reason", words=True)), rows)
+    qcfc = quality.qcfc
+    note = QC_FC
+    if qcfc.after is not None:
+        within = " within sites" if qcfc.n_sites > 1 else ""
+        note += f" {qcfc.n_subjects} subjects with known motion{within}."
+    return [
+        Section("Distributions by site", (strips, missing), STRIPS),
+        Section("Flagged subjects", body, FLAGS),
+        Section("FC and motion (QC-FC)", qc_fc_parts(qcfc), note),
+    ]
+
+
+def _joined(people: pd.DataFrame, quality: GroupQuality) -> pd.DataFrame:
+    """Return participants.tsv with the measures that it lacks."""
+    more = [
+        c for c in quality.table.columns if c == "participant_id" or c not in people
+    ]
+    return people.merge(quality.table[more], on="participant_id", how="left")
+
+
+def _subjects(people: pd.DataFrame, quality: GroupQuality | None) -> Table:
+    """Return the columns of participants.tsv and measures as a table, subjects linked to their pages."""
     known = (people != "n/a").any()
     shown = people.loc[:, known].drop(columns="file")
     body = []
-    for who, *cells in shown.itertuples(index=False):
-        body.append([Cell(who, link=f"{who}.html"), *cells])
-    return Table.of(shown, body)
-
-
-@in_page_style
-def _coverage_figure(coverage: np.ndarray) -> "Figure":
-    figure = new_figure(WIDE, 1.5, **MARGINS)
-    axes = figure.subplots()
-    rois = np.arange(len(coverage))
-    axes.fill_between(rois, coverage, step="mid", color=SERIES[0])
-    axes.set(ylim=(0, 1), yticks=[0, 1], xlim=(-0.5, len(coverage) - 0.5))
-    return figure
-
-
-@in_page_style
-def _motion_figure(fd: np.ndarray) -> "Figure":
-    """Draw framewise displacement with the line that scrubbing usually goes by."""
-    figure = new_figure(WIDE, 1.5, **MARGINS)
-    axes = figure.subplots()
-    axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
-    axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
-    largest = float(np.nanmax(fd, initial=0.0))
-    top = max(1.2 * FD_LINE_MM, 1.05 * largest)
-    axes.set(xlim=(0, len(fd) - 1), ylim=(0, top), yticks=[0, FD_LINE_MM])
-    return figure
-
-
-@in_page_style
-def _carpet_figure(carpet: np.ndarray) -> "Figure":
-    """Draw every row in standard deviations about its own mean."""
-    figure = new_figure(WIDE, 3.5, **MARGINS)
-    axes = figure.subplots()
-    known = np.nan_to_num(carpet)
-    centred = known - known.mean(axis=1, keepdims=True)
-    spread = centred.std(axis=1, keepdims=True)
-    z = centred / np.where(spread > 0, spread, 1.0)
-    look: Any = {"aspect": "auto", "cmap": "gray", "interpolation": "nearest"}
-    image = axes.imshow(z, vmin=-2, vmax=2, **look)
-    beside = figure.add_axes((0.92, 0.2, 0.02, 0.7))
-    colour_bar(figure, image, "SD", cax=beside, ticks=[-2, 0, 2])
-    axes.set_yticks([])
-    return figure
-
-
-@in_page_style
-def _mean_figure(mean: np.ndarray, affine: np.ndarray) -> "Figure":
-    """Draw the mean scan in MNI space with the edges of the template."""
-    import nibabel as nib
-    from nilearn.datasets import load_mni152_template
-    from nilearn.plotting import plot_epi
-
-    figure = new_figure(WIDE, 1.9)
-    cuts = {"display_mode": "z", "cut_coords": 5, "annotate": False}
-    image = nib.Nifti1Image(mean, affine)
-    display = plot_epi(image, figure=figure, colorbar=False, **cuts)
-    display.add_edges(load_mni152_template())
-    return figure
+    extra: list[Measure] = []
+    if quality is not None:
+        table = quality.table.set_index("participant_id")
+        extra = [
+            m
+            for m in MEASURES
+            if m.column not in shown and table[m.column].notna().any()
+        ]
+    for who, *texts in shown.itertuples(index=False):
+        row: list[Any] = [Cell(who, link=f"{who}.html"), *texts]
+        if quality is not None:
+            row += [number(table.loc[who, m.column], m.digits) for m in extra]
+            reason = str(table.loc[who, "flags"])
+            row.append(Cell(reason.replace("; ", ", ") or "\N{EN DASH}"))
+        body.append(row)
+    heads: list[str | Heading] = [*shown.columns]
+    heads += [Heading(m.title, m.meaning) for m in extra]
+    if quality is not None:
+        heads.append(Heading("flags", words=True))
+    return Table.of(heads, body)

@@ -63,15 +63,16 @@
     element.setAttribute("aria-description", element.title);
     element.removeAttribute("title");
   }
-  const show = (element) => {
-    tip.textContent = element.dataset.tip;
+  const place = (text, at) => {
+    tip.textContent = text;
     tip.hidden = false;
-    const at = element.getBoundingClientRect(), size = tip.getBoundingClientRect();
+    const size = tip.getBoundingClientRect();
     const left = Math.min(at.left + at.width / 2 - size.width / 2, innerWidth - size.width - 8);
     const above = at.top - size.height - 8;
     tip.style.left = `${Math.max(8, left)}px`;
     tip.style.top = `${above < 4 ? at.bottom + 8 : above}px`;
   };
+  const show = (element) => place(element.dataset.tip, element.getBoundingClientRect());
   const near = (event) => event.target.closest && event.target.closest("[data-tip]");
   const enter = (event) => { const element = near(event); if (element) show(element); };
   const leave = () => { tip.hidden = true; };
@@ -80,6 +81,67 @@
   document.addEventListener("focusin", enter);
   document.addEventListener("focusout", leave);
   document.addEventListener("scroll", leave, { passive: true });
+
+  // Cells of a figure: the value below the pointer, from numbers of 16 bits.
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
+  const cellText = (cells, x, y) => {
+    const index = (share, n) => Math.min(n - 1, Math.max(0, Math.floor(share * n)));
+    if (cells.texts) {
+      const row = cells.texts[index(y, cells.texts.length)];
+      return row[index(x, row.length)];
+    }
+    if (!cells.numbers) cells.numbers = new Int16Array(bytes(cells.values));
+    const column = index(x, cells.n), row = index(y, cells.rows.length);
+    const named = cells.columns.length > 0;
+    const value = (r) => {
+      const steps = cells.numbers[r * cells.n + column];
+      if (steps === -32768) return "n/a";
+      return (steps * cells.unit).toFixed(cells.digits).replace(/^-(?=0?\.?0*$)/, "").replace("-", "\u2212");
+    };
+    const name = named ? cells.columns[column] : `volume ${column + cells.first}`;
+    if (cells.every) return `${name}: ${cells.rows.map((r, k) => `${r} ${value(k)}`).join(", ")}`;
+    return `${cells.rows[row]}${named ? " \u2013 " : ", "}${name}: ${value(row)}`;
+  };
+  for (const element of document.querySelectorAll("[data-cells]")) {
+    const cells = JSON.parse(element.dataset.cells);
+    const move = (event) => {
+      const box = element.getBoundingClientRect();
+      const x = (event.clientX - box.left) / box.width, y = (event.clientY - box.top) / box.height;
+      const at = { left: event.clientX, width: 0, top: event.clientY - 6, bottom: event.clientY + 14 };
+      const text = cellText(cells, x, y);
+      if (text) place(text, at); else leave();
+    };
+    element.addEventListener("pointermove", move);
+    element.addEventListener("pointerdown", move);
+    element.addEventListener("pointerleave", leave);
+  }
+
+  // Pointing at an ROI fades the edges that do not end there.
+  for (const drawing of document.querySelectorAll(".linked")) {
+    const edges = drawing.querySelectorAll("[data-ends]");
+    const pick = (event) => {
+      const roi = event.target.dataset && event.target.dataset.roi;
+      drawing.classList.toggle("picked", roi !== undefined);
+      for (const edge of edges) {
+        edge.classList.toggle("on", roi !== undefined && edge.dataset.ends.split(" ").includes(roi));
+      }
+    };
+    drawing.addEventListener("pointerover", pick);
+    drawing.addEventListener("pointerleave", pick);
+  }
+
+  // Pointing at a subject marks it in all distributions.
+  for (const group of document.querySelectorAll(".strips")) {
+    const dots = group.querySelectorAll("a[href]");
+    const mark = (event) => {
+      const dot = event.target.closest && event.target.closest("a[href]");
+      const page = dot && event.type !== "pointerleave" && dot.getAttribute("href");
+      for (const other of dots) other.classList.toggle("same", other.getAttribute("href") === page);
+    };
+    group.addEventListener("pointerover", mark);
+    group.addEventListener("pointerleave", mark);
+    group.addEventListener("focusin", mark);
+  }
 
   const links = new Map();
   for (const link of document.querySelectorAll("nav.toc a")) {

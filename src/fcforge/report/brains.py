@@ -1,0 +1,186 @@
+"""Draw brains as SVG with values on hover: a glass brain of ROIs and edges, and a chord plot.
+
+Colours are CSS: variables of the style sheet or fixed ones. There is no text inside the drawings; names
+and values show at the pointer, and captions stand below. Pointing at an ROI fades all edges that
+do not end there (`page.js`).
+"""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from fcforge.core.formatting import printable
+
+# Axes of MNI space that each view shows, and its caption.
+VIEWS = {
+    "sagittal": (1, 2, "from the side; front is right"),
+    "coronal": (0, 2, "from behind; left is left"),
+    "axial": (0, 1, "from above; left is left"),
+}
+MARGIN_MM = 6
+RADIUS = 100.0  # of the chord plot
+GAP = 0.025  # between networks, share of the circle
+
+
+class Dot(NamedTuple):
+    """An ROI: `text` shows at the pointer, `size` is its radius in mm."""
+
+    place: int
+    colour: str
+    size: float
+    text: str
+
+
+class Edge(NamedTuple):
+    """An edge between two ROIs: `text` shows at the pointer, `width` is in mm."""
+
+    first: int
+    second: int
+    colour: str
+    width: float
+    text: str
+
+
+@lru_cache(maxsize=1)
+def outlines() -> dict[str, np.ndarray]:
+    """Return the outline of nilearn's MNI152 brain mask seen along each axis, in mm, (n, 2)."""
+    text = files("fcforge.report").joinpath("brain_outline.json").read_text("utf-8")
+    return {view: np.array(points, float) for view, points in json.loads(text).items()}
+
+
+def glass_brain(
+    places: np.ndarray, dots: Sequence[Dot], edges: Sequence[Edge], label: str
+) -> Markup:
+    """Draw ROIs and edges over three projections of the brain.
+
+    Parameters
+    ----------
+    places : ndarray of shape (n_rois, 3)
+        Centres of the ROIs in mm, MNI space.
+    dots : sequence of Dot
+        Drawn in this order, above the edges.
+    edges : sequence of Edge
+        Drawn in this order.
+    label : str
+        Description for those who cannot see it.
+    """
+    views = Markup("").join(
+        _view(outlines()[name], places[:, [across, up]], dots, edges, caption)
+        for name, (across, up, caption) in VIEWS.items()
+    )
+    box = '<div class="brains linked" role="img" aria-label="{}">{}</div>'
+    return Markup(box).format(printable(label), views)
+
+
+def _view(
+    outline: np.ndarray,
+    places: np.ndarray,
+    dots: Sequence[Dot],
+    edges: Sequence[Edge],
+    caption: str,
+) -> Markup:
+    low = np.minimum(outline.min(axis=0), places.min(axis=0, initial=0)) - MARGIN_MM
+    high = np.maximum(outline.max(axis=0), places.max(axis=0, initial=0)) + MARGIN_MM
+    width, height = high - low
+    # SVG counts downwards
+    at = np.column_stack([places[:, 0] - low[0], high[1] - places[:, 1]])
+    rim = np.column_stack([outline[:, 0] - low[0], high[1] - outline[:, 1]])
+    parts = [Markup('<path class="rim" d="M{}Z"/>').format(_path(rim))]
+    for edge in edges:
+        line = f"M{_path(at[[edge.first, edge.second]])}"
+        parts.append(_edge(edge, line))
+    for dot in dots:
+        x, y = at[dot.place]
+        parts.append(_dot(dot, x, y))
+    svg = '<figure><svg viewBox="0 0 {:.0f} {:.0f}">{}</svg><figcaption class="small">{}</figcaption></figure>'
+    return Markup(svg).format(width, height, Markup("").join(parts), caption)
+
+
+def chord_plot(
+    systems: Sequence[str],
+    names: Sequence[str],
+    colours: dict[str, str],
+    edges: Sequence[Edge],
+    label: str,
+) -> Markup:
+    """Draw edges as chords of a circle on which the ROIs lie, network by network.
+
+    Parameters
+    ----------
+    systems : sequence of str
+        Network of each ROI.
+    names : sequence of str
+        Names of the ROIs.
+    colours : dict of str to str
+        Colour of each network.
+    edges : sequence of Edge
+        Drawn in this order; `width` is in per cent of the radius.
+    label : str
+        Description for those who cannot see it.
+    """
+    angles, half = _around(systems)
+    at = RADIUS * np.column_stack([np.sin(angles), -np.cos(angles)])
+    parts = []
+    for edge in edges:
+        first, second = at[edge.first], at[edge.second]
+        line = f"M{_point(first)}Q0 0 {_point(second)}"
+        parts.append(_edge(edge, line))
+    arc = '<path class="arc" d="M{}A{r:.1f} {r:.1f} 0 0 1 {}" stroke="{}" data-roi="{}" data-tip="{}"/>'
+    outer = RADIUS + 5
+    for roi, (angle, system, name) in enumerate(
+        zip(angles, systems, names, strict=True)
+    ):
+        ends = np.array([angle - half, angle + half])
+        start, stop = outer * np.column_stack([np.sin(ends), -np.cos(ends)])
+        text = f"{name} ({system})" if system else name
+        parts.append(
+            Markup(arc).format(
+                _point(start),
+                _point(stop),
+                colours.get(system, "var(--muted)"),
+                roi,
+                printable(text),
+                r=outer,
+            )
+        )
+    svg = '<svg class="chords linked" viewBox="-110 -110 220 220" role="img" aria-label="{}">{}</svg>'
+    return Markup(svg).format(printable(label), Markup("").join(parts))
+
+
+def _around(systems: Sequence[str]) -> tuple[np.ndarray, float]:
+    """Return the angle of every ROI on a circle, and half the angle that one takes."""
+    rank = {name: k for k, name in enumerate(dict.fromkeys(systems))}
+    group = np.array([rank[system] for system in systems])
+    order = np.argsort(group, kind="stable")
+    gaps = GAP * 2 * np.pi if len(rank) > 1 else 0.0
+    step = (2 * np.pi - gaps * len(rank)) / len(group)
+    angles = np.empty(len(group))
+    angles[order] = (np.arange(len(group)) + 0.5) * step + gaps * group[order]
+    return angles, 0.46 * step
+
+
+def _edge(edge: Edge, line: str) -> Markup:
+    path = '<path class="edge" d="{}" stroke="{}" stroke-width="{:.2f}" data-ends="{} {}" data-tip="{}"/>'
+    text = printable(edge.text)
+    return Markup(path).format(
+        line, edge.colour, edge.width, edge.first, edge.second, text
+    )
+
+
+def _dot(dot: Dot, x: float, y: float) -> Markup:
+    circle = '<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill="{}" data-roi="{}" data-tip="{}"/>'
+    text = printable(dot.text)
+    return Markup(circle).format(x, y, dot.size, dot.colour, dot.place, text)
+
+
+def _path(points: np.ndarray) -> str:
+    return "L".join(_point(point) for point in points)
+
+
+def _point(point: np.ndarray) -> str:
+    return f"{point[0]:.1f} {point[1]:.1f}"

@@ -1,0 +1,276 @@
+"""Draw the quality of a group: distributions by site with a link per subject, and QC-FC."""
+
+import base64
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from fcforge.core.formatting import no_formula, number, printable
+from fcforge.imaging.group_quality import MEASURES, QCFC, Measure, MotionLink
+from fcforge.report import cells
+from fcforge.report.cells import Cells, over_axes
+from fcforge.report.figures import ACCENT, MUTED, in_page_style, new_figure
+from fcforge.report.html import macro, picture
+from fcforge.report.tables import Heading, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EVERYBODY = "all subjects"
+LANES = (0.5, 0.28, 0.72, 0.4, 0.6)  # heights of dots side by side, shares of a strip
+BINS = 40
+DISTANCE_MM = 10  # width of a bin
+LEAST_EDGES = 10  # in a bin
+
+
+# -- distributions ---------------------------------------------------------------------------------
+def distributions(table: pd.DataFrame) -> tuple[Markup, list[str]]:
+    """Return a strip of subjects per site for each measure, and the names of unknown measures.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of `fcforge.imaging.group_quality.quality_table`.
+    """
+    cards, unknown = [], []
+    for measure in MEASURES:
+        values = table[measure.column].to_numpy(dtype=float)
+        if np.isfinite(values).any():
+            cards.append(_card(measure, values, table))
+        else:
+            unknown.append(measure.title)
+    box = Markup('<div class="strips pair">{}</div>')
+    return box.format(Markup("").join(cards)), unknown
+
+
+def _card(measure: Measure, values: np.ndarray, table: pd.DataFrame) -> Markup:
+    low, high = np.nanmin(values), np.nanmax(values)
+    room = 0.03 * (high - low) or 0.02 * abs(high) or 1.0
+    low, high = low - room, high + room
+    sites = table["site"].astype(str) if "site" in table else None
+    names = [EVERYBODY] if sites is None else sorted(set(sites))
+    strips = []
+    for name in names:
+        here = (
+            np.ones(len(table), bool) if sites is None else (sites == name).to_numpy()
+        )
+        strips.append(_strip(name, here, values, (low, high), measure, table))
+    ends = Markup(
+        '<div class="strip"><b></b><div class="ends"><span>{}</span><span>{}</span></div></div>'
+    ).format(*_ends(low, high, measure))
+    n_missing = int((~np.isfinite(values)).sum())
+    missing = f" Unknown for {n_missing} of {len(values)}." if n_missing else ""
+    card = '<figure class="card"><h3>{}</h3><p class="note">{}{}</p>{}{}</figure>'
+    return Markup(card).format(
+        measure.title, measure.meaning, missing, Markup("").join(strips), ends
+    )
+
+
+def _strip(
+    name: str,
+    here: np.ndarray,
+    values: np.ndarray,
+    limits: tuple[float, float],
+    measure: Measure,
+    table: pd.DataFrame,
+) -> Markup:
+    low, high = limits
+    rows = np.flatnonzero(here & np.isfinite(values))
+    rows = rows[np.argsort(values[rows], kind="stable")]
+    dots = []
+    for k, row in enumerate(rows):
+        who = str(table["participant_id"].iloc[row])
+        reason = str(table["flags"].iloc[row])
+        text = f"{who}: {_value(values[row], measure)}"
+        if reason:
+            text += f" \N{EM DASH} {reason}"
+        look = "flagged" if reason else ""
+        dot = Markup(
+            '<a href="{}" class="{}" style="left:{:.1f}%;top:{:.0f}%" data-tip="{}" aria-label="{}"></a>'
+        )
+        left = 100 * (values[row] - low) / (high - low)
+        shown = printable(text)
+        page = f"{who}.html"
+        top = 100 * LANES[k % len(LANES)]
+        dots.append(dot.format(page, look, left, top, shown, shown))
+    line = Markup("")
+    if len(rows):
+        middle = float(np.median(values[rows]))
+        place = 100 * (middle - low) / (high - low)
+        tip = f"{name}: median {_value(middle, measure)}, {len(rows)} subjects"
+        line = Markup('<i style="left:{:.1f}%" data-tip="{}"></i>').format(
+            place, printable(tip)
+        )
+    strip = '<div class="strip"><b>{}</b><div>{}{}</div></div>'
+    return Markup(strip).format(printable(name), line, Markup("").join(dots))
+
+
+def _ends(low: float, high: float, measure: Measure) -> tuple[str, str]:
+    """Return both ends of an axis, with as many digits as tell them apart."""
+    for digits in range(measure.digits, measure.digits + 6):
+        ends = [_value(end, measure._replace(digits=digits)) for end in (low, high)]
+        if ends[0] != ends[1]:
+            break
+    return ends[0], ends[1]
+
+
+def _value(value: float, measure: Measure) -> str:
+    text = number(float(value), measure.digits)
+    return f"{text} {measure.unit}" if measure.unit else text
+
+
+# -- QC-FC -----------------------------------------------------------------------------------------
+def qc_fc_parts(found: QCFC) -> tuple[Any, ...]:
+    """Return tables and pictures of QC-FC, or the sentence why it cannot be computed."""
+    if found.after is None:
+        return (found.problem,)
+    stages = [("after denoising", found.after)]
+    if found.before is not None:
+        stages.insert(0, ("before denoising", found.before))
+    heads = (
+        Heading("edges", words=True),
+        Heading("median |r|", "Median size of the correlation of an edge with motion."),
+        Heading("edges with p < 0.05", "Uncorrected; 5 % by chance."),
+        Heading(
+            "with distance",
+            "Spearman's correlation of QC-FC with the distance between two ROIs; 0 is best.",
+        ),
+    )
+    rows = [
+        (
+            name,
+            number(link.median, 3),
+            f"{number(100 * link.share_significant, 1)} %",
+            number(link.with_distance, 2, sign=True),
+        )
+        for name, link in stages
+    ]
+    rows.append(
+        ("by chance", number(found.expected_median, 3), "5.0 %", number(0.0, 2))
+    )
+    table = Table.of(heads, rows, quiet=frozenset({len(rows) - 1}))
+    lines = [("", "after denoising")]
+    if found.before is not None:
+        lines.append(("l-ref", "before denoising"))
+    pictures = [("Correlation of edges with motion", _histogram(found))]
+    n_known = int(np.isfinite(found.after.r).sum())
+    left_out = ""
+    if n_known < len(found.after.r):
+        left_out = (
+            f"{len(found.after.r) - n_known} of {len(found.after.r)} edges are left out, because an "
+            "ROI of theirs has no signal in some subject."
+        )
+    against = "The distances between the ROIs are unknown."
+    if len(found.distance):
+        pictures.append(("Against the distance between the ROIs", _by_distance(found)))
+        against = ""
+    return (table, macro("pair", pictures), macro("legend", lines), against, left_out)
+
+
+def _histogram(found: QCFC) -> Markup:
+    areas: list[Cells] = []
+    figure = _draw_histogram(found, areas)
+    return picture(figure, "Histogram of the correlation with motion", cells=areas)
+
+
+def _stages(found: QCFC) -> list[tuple[str, MotionLink, dict[str, Any]]]:
+    solid = {"color": ACCENT, "lw": 1.8}
+    dashed = {"color": MUTED, "lw": 1.6, "ls": "--"}
+    stages = [("after", found.after, solid), ("before", found.before, dashed)]
+    return [(name, link, look) for name, link, look in stages if link is not None]
+
+
+@in_page_style
+def _draw_histogram(found: QCFC, areas: list[Cells]) -> "Figure":
+    figure = new_figure(5.1, 2.6, left=0.12, right=0.97, top=0.88, bottom=0.24)
+    axes = figure.subplots()
+    stages = _stages(found)
+    largest = max(float(np.nanmax(np.abs(link.r))) for _, link, _ in stages)
+    limit = min(1.0, np.ceil(10 * largest) / 10)
+    bins = np.linspace(-limit, limit, BINS + 1)
+    counts = []
+    for _, link, look in stages:
+        r = link.r[np.isfinite(link.r)]
+        share = 100 * np.histogram(r, bins)[0] / len(r)
+        axes.stairs(share, bins, **look)
+        counts.append(share)
+    axes.axvline(0, color=MUTED, lw=0.8)
+    axes.set(xlim=(-limit, limit), xlabel="correlation with mean FD", ylim=(0, None))
+    axes.set_title("% of edges")
+    axes.locator_params(axis="x", nbins=4)
+    names = [
+        f"r {number(a, 2, sign=True)} to {number(b, 2, sign=True)}, % of edges"
+        for a, b in pairwise(bins)
+    ]
+    made = cells.content(
+        np.stack(counts), [name for name, *_ in stages], names, digits=1, every_row=True
+    )
+    areas.append(over_axes(axes, made))
+    return figure
+
+
+def _by_distance(found: QCFC) -> Markup:
+    areas: list[Cells] = []
+    figure = _draw_by_distance(found, areas)
+    return picture(figure, "QC-FC against distance", cells=areas)
+
+
+@in_page_style
+def _draw_by_distance(found: QCFC, areas: list[Cells]) -> "Figure":
+    """Draw the mean of QC-FC in bins of distance, with the middle half of the edges shaded."""
+    figure = new_figure(5.1, 2.6, left=0.14, right=0.97, top=0.88, bottom=0.24)
+    axes = figure.subplots()
+    top = DISTANCE_MM * np.ceil((found.distance.max() + 1e-6) / DISTANCE_MM)
+    bins = np.arange(0, top + DISTANCE_MM, DISTANCE_MM)
+    middle = (bins[1:] + bins[:-1]) / 2
+    lines = []
+    stages = _stages(found)
+    for k, (_, link, look) in enumerate(stages):
+        low, mean, high = _binned(link.r, found.distance, bins)
+        axes.plot(middle, mean, **look)
+        if k == 0:
+            axes.fill_between(middle, low, high, color=ACCENT, alpha=0.17, lw=0)
+        lines.append(mean)
+    axes.axhline(0, color=MUTED, lw=0.8)
+    axes.set(xlim=(0, top), xlabel="distance, mm")
+    axes.set_title("mean r, middle half of edges shaded")
+    axes.locator_params(axis="x", nbins=5)
+    names = [f"{a:.0f} to {b:.0f} mm, mean r" for a, b in pairwise(bins)]
+    made = cells.content(
+        np.stack(lines), [name for name, *_ in stages], names, every_row=True
+    )
+    areas.append(over_axes(axes, made))
+    return figure
+
+
+def _binned(
+    r: np.ndarray, distance: np.ndarray, bins: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return lower quartile, mean and upper quartile in each bin; NaN for bins of few edges."""
+    out = np.full((3, len(bins) - 1), np.nan)
+    place = np.digitize(distance, bins) - 1
+    for k in range(len(bins) - 1):
+        here = r[(place == k) & np.isfinite(r)]
+        if len(here) >= LEAST_EDGES:
+            low, high = np.quantile(here, [0.25, 0.75])
+            out[:, k] = low, here.mean(), high
+    return out[0], out[1], out[2]
+
+
+# -- table -----------------------------------------------------------------------------------------
+def download(table: pd.DataFrame, name: str) -> Markup:
+    """Return a button that saves a table as CSV."""
+    safe = table.copy()
+    for column in safe.columns:
+        if not pd.api.types.is_numeric_dtype(safe[column]):
+            safe[column] = [no_formula(printable(str(cell))) for cell in safe[column]]
+    text = safe.to_csv(index=False, float_format="%.6g", na_rep="n/a")
+    data = base64.b64encode(text.encode()).decode()
+    link = (
+        '<p><a class="button" download="{}" '
+        'href="data:text/csv;charset=utf-8;base64,{}">Download CSV</a></p>'
+    )
+    return Markup(link).format(name, data)

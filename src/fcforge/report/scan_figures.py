@@ -1,0 +1,474 @@
+"""Draw one run of a scan: mean image, signal over time, coverage, power spectrum."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup
+
+from fcforge.core.formatting import counted, number, printable
+from fcforge.imaging.atlas import Atlas, weights_on
+from fcforge.imaging.extract import Run
+from fcforge.report import cells
+from fcforge.report.brains import Dot, glass_brain
+from fcforge.report.cells import Cells, over_axes
+from fcforge.report.figures import (
+    ACCENT,
+    FAINT,
+    MUTED,
+    NETWORKS,
+    SERIES,
+    TISSUE_COLOURS,
+    by_system,
+    in_page_style,
+    new_figure,
+)
+from fcforge.report.html import macro, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FD_LINE_MM = 0.5
+WIDE = 6.6  # inches
+PANEL = 0.92  # height of a panel of lines, inches
+CARPET = 3.6
+LEFT, RIGHT = 0.1, 0.97
+CARPET_ROWS = 360  # on a page
+TILES = 7  # slices in each row of the mosaic
+TILE_PX = 150
+OUTLINE = np.array([230, 97, 0], dtype=np.uint8)
+PLANES = ("sagittal, x", "coronal, y", "axial, z")
+# Coverage from which a colour holds, its name and colour; below the last one an ROI is empty.
+COVERAGE = (
+    (0.9, "90 % or more", "var(--s2)"),
+    (0.75, "75 to 90 %", "var(--s0)"),
+    (0.5, "50 to 75 %", "var(--s4)"),
+    (0.0, "below 50 %", "var(--bad)"),
+)
+
+Panel = tuple[str, Mapping[str, np.ndarray], float | None]
+
+
+# -- mean image ------------------------------------------------------------------------------------
+def atlas_mosaic(mean: np.ndarray, affine: np.ndarray, atlas: Atlas) -> Markup:
+    """Return slices of a mean image with the borders of the ROIs, of maps where they are largest."""
+    if atlas.image is None:
+        labels = np.full(mean.shape, -1, dtype=np.int16)
+    elif atlas.probabilistic:
+        weights = weights_on(atlas, (mean.shape, np.asarray(affine, float).tobytes()))
+        empty = np.diff(weights.indptr) == 0
+        labels = np.where(empty, -1, weights.argmax(axis=1).ravel())
+        labels = labels.astype(np.int16).reshape(mean.shape, order="F")
+    else:
+        labels = atlas.on_grid(mean.shape, affine)
+    return _mosaic(mean, affine, labels)
+
+
+def template_mosaic(mean: np.ndarray, affine: np.ndarray) -> Markup:
+    """Return slices of a mean image in MNI space with the borders of the template's tissues."""
+    from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
+    from scipy.ndimage import affine_transform
+
+    template = load_mni152_template(resolution=2)
+    inside = np.asarray(load_mni152_brain_mask(resolution=2).dataobj) > 0
+    t1 = np.asarray(template.dataobj, dtype=np.float32)
+    bright = np.percentile(t1[inside], 99)
+    # -1 outside the brain, 0 the fluid of ventricles and sulci, 1 the brain's tissue
+    tissue = np.where(inside, np.where(t1 > 0.4 * bright, 1.0, 0.0), -1.0)
+    to_template = np.linalg.inv(template.affine) @ affine
+    labels = affine_transform(
+        tissue,
+        to_template,
+        output_shape=mean.shape,
+        order=0,
+        mode="grid-constant",
+        cval=-1,
+    )
+    return _mosaic(mean, affine, labels.astype(np.int16))
+
+
+def _mosaic(mean: np.ndarray, affine: np.ndarray, labels: np.ndarray) -> Markup:
+    """Return slices of a mean image in three planes, with borders where `labels` change."""
+    shown = np.where(np.isfinite(mean), mean, 0.0)
+    shown, labels, axes_mm = _upright(shown, labels, affine)
+    inside = shown[shown > 0]
+    top = float(np.percentile(inside, 99.5)) if len(inside) else 1.0
+    grey = (255 * np.clip(shown / top, 0, 1)).astype(np.uint8)
+    rows, tips = [], []
+    for axis in (2, 1, 0):
+        chosen = _slices(shown, labels, axis)
+        tiles = [_tile(grey.take(k, axis), labels.take(k, axis)) for k in chosen]
+        rows.append(np.concatenate(tiles, axis=1))
+        places = (number(float(axes_mm[axis][k]), 0, sign=True) for k in chosen)
+        tips.append([f"{PLANES[axis]} = {place} mm" for place in places])
+    image = np.concatenate(rows)
+    whole = Cells(0, 0, 1, 1, cells.texts(tips)).html()
+    return Markup(
+        '<div class="scroll plain mosaic" tabindex="0"><div class="hover">{}{}</div></div>'
+    ).format(_png(image, "Mean scan with borders"), whole)
+
+
+def _upright(
+    values: np.ndarray, labels: np.ndarray, affine: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Return both volumes with axes to the right, front and top, and the mm of each slice."""
+    from nibabel.orientations import apply_orientation, inv_ornt_aff, io_orientation
+
+    turn = io_orientation(affine)
+    turned = affine @ inv_ornt_aff(turn, values.shape)
+    values = apply_orientation(values, turn)
+    labels = apply_orientation(labels, turn)
+    mm = [
+        turned[axis, axis] * np.arange(n) + turned[axis, 3]
+        for axis, n in enumerate(values.shape)
+    ]
+    return values, labels, mm
+
+
+def _slices(values: np.ndarray, labels: np.ndarray, axis: int) -> np.ndarray:
+    """Return evenly spread slices through the ROIs, or through the image where there are none."""
+    others = tuple(k for k in range(3) if k != axis)
+    filled = np.flatnonzero((labels >= 0).any(axis=others))
+    if not len(filled):
+        filled = np.flatnonzero((values > 0).any(axis=others))
+    low, high = (filled[0], filled[-1]) if len(filled) else (0, values.shape[axis] - 1)
+    return np.linspace(low, high, TILES + 2)[1:-1].round().astype(int)
+
+
+def _tile(grey: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return one slice as pixels, first axis to the right and second up, outlines on it."""
+    height = max(1, round(TILE_PX * grey.shape[1] / grey.shape[0]))
+    across = np.arange(TILE_PX) * grey.shape[0] // TILE_PX
+    up = (height - 1 - np.arange(height)) * grey.shape[1] // height
+    image = np.repeat(grey[np.ix_(across, up)].T[..., None], 3, axis=2)
+    roi = labels[np.ix_(across, up)].T
+    edge = np.zeros(roi.shape, dtype=bool)
+    edge[:, 1:] |= roi[:, 1:] != roi[:, :-1]
+    edge[1:] |= roi[1:] != roi[:-1]
+    image[edge] = OUTLINE
+    return image
+
+
+def _png(pixels: np.ndarray, alt: str) -> Markup:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).quantize(64).save(buffer, format="png", optimize=True)
+    height, width = pixels.shape[:2]
+    data = base64.b64encode(buffer.getvalue()).decode()
+    image = '<img class="plot" width="{}" height="{}" alt="{}" src="data:image/png;base64,{}">'
+    return Markup(image).format(width, height, alt, data)
+
+
+# -- signal over time ------------------------------------------------------------------------------
+def group_colours(groups: Sequence[str]) -> dict[str, str]:
+    """Return a colour of each group of the carpet, tissues last."""
+    names = dict.fromkeys(groups)
+    networks = [name for name in names if name not in TISSUE_COLOURS]
+    colours = {name: NETWORKS[k % len(NETWORKS)] for k, name in enumerate(networks)}
+    return colours | {n: TISSUE_COLOURS[n] for n in names if n in TISSUE_COLOURS}
+
+
+def time_plot(run: Run, first_volume: int) -> tuple[Any, ...]:
+    """Return the parts of the section with motion, confounds and the carpet over volumes.
+
+    Parameters
+    ----------
+    run : Run
+    first_volume : int
+        Number of the first volume that is used, counted from 1.
+    """
+    n = run.carpet.shape[1]
+    panels = _panels(run, n)
+    parts: list[Any] = []
+    if run.fd is not None and len(run.fd) != n:
+        parts.append(
+            f"The motion table has {len(run.fd)} volumes and the series {n}: framewise "
+            "displacement is drawn below on its own, because the volumes cannot be aligned."
+        )
+    figure, areas = _time_figure(run, panels, first_volume)
+    alt = "Motion, confounds and signal of each row, volume by volume"
+    parts.append(picture(figure, alt, cells=areas))
+    if lines := _line_names(panels):
+        parts.append(_dots_legend(lines))
+    colours = group_colours(run.quality.row_groups)
+    if len(colours) > 1:
+        parts.append(_dots_legend([(c, name) for name, c in colours.items()]))
+    if run.fd is not None and len(run.fd) != n:
+        alone, area = _fd_figure(run.fd, first_volume)
+        parts.append(picture(alone, "Framewise displacement", cells=area))
+    return tuple(parts)
+
+
+def _line_names(panels: Sequence[Panel]) -> list[tuple[str, str]]:
+    """Return the colours of lines, and the names that they have in panels with several lines."""
+    several = [tuple(lines) for _, lines, _ in panels if len(lines) > 1]
+    names = zip_longest(*several, fillvalue="")
+    return [
+        (f"var(--s{k % len(SERIES)})", ", ".join(filter(None, found)))
+        for k, found in enumerate(names)
+    ]
+
+
+def _dots_legend(items: Sequence[tuple[str, str]]) -> Markup:
+    """Return a legend of (CSS colour, name)."""
+    item = '<li><i class="dot" style="background:{}"></i>{}</li>'
+    shown = (Markup(item).format(c, printable(name)) for c, name in items)
+    return Markup('<ul class="legend gap">{}</ul>').format(Markup("").join(shown))
+
+
+def motion_plot(fd: np.ndarray) -> Markup:
+    """Return framewise displacement over volumes, with the line that scrubbing usually goes by."""
+    figure, areas = _fd_figure(fd, 1)
+    return picture(figure, "Framewise displacement, volume by volume", cells=areas)
+
+
+@in_page_style
+def _fd_figure_only(fd: np.ndarray, areas: list[Cells], first: int) -> "Figure":
+    figure = new_figure(WIDE, 1.6, left=LEFT, right=RIGHT, top=0.84, bottom=0.2)
+    axes = figure.subplots()
+    _draw_panel(axes, "FD, mm", {"FD": fd}, FD_LINE_MM)
+    axes.set_xlim(-0.5, len(fd) - 0.5)
+    areas.append(_panel_cells(axes, "FD, mm", {"FD": fd}, first))
+    return figure
+
+
+def _fd_figure(fd: np.ndarray, first_volume: int) -> tuple["Figure", list[Cells]]:
+    areas: list[Cells] = []
+    return _fd_figure_only(fd, areas, first_volume), areas
+
+
+def _panels(run: Run, n: int) -> list[Panel]:
+    """Return title, lines and dotted line of each panel above the carpet."""
+    panels: list[Panel] = []
+    if run.fd is not None and len(run.fd) == n:
+        panels.append(("FD, mm", {"FD": run.fd}, FD_LINE_MM))
+    if run.quality.dvars is not None:
+        panels.append(("DVARS, %", {"DVARS": run.quality.dvars}, None))
+    traces = {k: v for k, v in run.quality.traces.items() if len(v) == n}
+    signals = {k: _standardised(v) for k, v in traces.items() if "," not in k}
+    for title, lines in (
+        ("confounds, SD", signals),
+        ("translation, mm", _ending(traces, ", mm")),
+        ("rotation, rad", _ending(traces, ", rad")),
+    ):
+        if lines:
+            panels.append((title, lines, None))
+    return panels
+
+
+def _ending(traces: Mapping[str, np.ndarray], unit: str) -> dict[str, np.ndarray]:
+    return {k.removesuffix(unit): v for k, v in traces.items() if k.endswith(unit)}
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    spread = np.nanstd(values)
+    return (values - np.nanmean(values)) / (spread if spread > 0 else 1.0)
+
+
+def _time_figure(
+    run: Run, panels: Sequence[Panel], first_volume: int
+) -> tuple["Figure", list[Cells]]:
+    areas: list[Cells] = []
+    return _draw_time(run, panels, areas, first_volume), areas
+
+
+@in_page_style
+def _draw_time(
+    run: Run, panels: Sequence[Panel], areas: list[Cells], first: int
+) -> "Figure":
+    n = run.carpet.shape[1]
+    heights = [PANEL] * len(panels) + [CARPET]
+    total = sum(heights) + 0.55
+    margins = {"left": LEFT, "right": RIGHT}
+    figure = new_figure(
+        WIDE, total, **margins, top=1 - 0.28 / total, bottom=0.3 / total
+    )
+    grid = figure.subplots(
+        len(heights),
+        1,
+        gridspec_kw={"height_ratios": heights, "hspace": 0.62},
+        squeeze=False,
+    )[:, 0]
+    kept = run.quality.kept
+    lost = np.setdiff1d(np.arange(n), kept) if kept is not None else np.zeros(0)
+    for axes, (title, lines, dotted) in zip(grid, panels, strict=False):
+        _draw_panel(axes, title, lines, dotted)
+        axes.set_xlim(-0.5, n - 0.5)
+        axes.set_xticks([])
+        for volume in lost:
+            axes.axvspan(volume - 0.5, volume + 0.5, color=FAINT, alpha=0.45, lw=0)
+        areas.append(_panel_cells(axes, title, lines, first))
+    areas.append(_draw_carpet(figure, grid[-1], run, first))
+    return figure
+
+
+def _draw_panel(
+    axes: "Axes", title: str, lines: Mapping[str, np.ndarray], dotted: float | None
+) -> None:
+    for k, values in enumerate(lines.values()):
+        axes.plot(np.arange(len(values)), values, lw=0.9, color=SERIES[k % len(SERIES)])
+    if dotted is not None:
+        axes.axhline(dotted, ls=":", lw=0.9, color=MUTED)
+        largest = max(float(np.nanmax(v, initial=0.0)) for v in lines.values())
+        axes.set_ylim(0, max(1.2 * dotted, 1.05 * largest))
+    axes.set_title(title)
+    axes.locator_params(axis="y", nbins=2)
+
+
+def _panel_cells(
+    axes: "Axes", title: str, lines: Mapping[str, np.ndarray], first: int
+) -> Cells:
+    unit = title.partition(", ")[2]
+    digits = 4 if unit == "rad" else 2
+    names = [f"{name}" for name in lines]
+    made = cells.content(
+        np.stack(list(lines.values())),
+        names,
+        first_volume=first,
+        digits=digits,
+        every_row=True,
+    )
+    return over_axes(axes, made)
+
+
+def _draw_carpet(figure: "Figure", axes: "Axes", run: Run, first: int) -> Cells:
+    """Draw rows in standard deviations about their means, grouped, with a strip of colours."""
+    groups = run.quality.row_groups or ("ROIs",) * len(run.carpet)
+    names = run.quality.row_names or tuple(
+        f"row {k + 1}" for k in range(len(run.carpet))
+    )
+    order = by_system(groups)[0]
+    order = order[np.unique(np.linspace(0, len(order) - 1, CARPET_ROWS).astype(int))]
+    known = np.nan_to_num(run.carpet[order]).astype(np.float64)
+    centred = known - known.mean(axis=1, keepdims=True)
+    spread = centred.std(axis=1, keepdims=True)
+    z = centred / np.where(spread > 0, spread, 1.0)
+    look: Any = {"aspect": "auto", "cmap": "gray", "interpolation": "nearest"}
+    axes.imshow(z, vmin=-2, vmax=2, **look)
+    axes.set_title("signal of each row: black \N{MINUS SIGN}2 SD, white 2 SD")
+    axes.set_yticks([])
+    ticks = np.unique(np.linspace(0, z.shape[1] - 1, 5).astype(int))
+    axes.set_xticks(ticks, [str(t + first) for t in ticks])
+    colours = group_colours(groups)
+    if len(colours) > 1:
+        from matplotlib.colors import to_rgb
+
+        strip = np.array([[to_rgb(colours[groups[k]])] for k in order])
+        box = axes.get_position()
+        beside = figure.add_axes((box.x0 - 0.03, box.y0, 0.022, box.height))
+        beside.imshow(strip, aspect="auto", interpolation="nearest")
+        beside.set_axis_off()
+    rows = [_row_name(names[k], groups[k]) for k in order]
+    return over_axes(axes, cells.content(z, rows, first_volume=first, digits=1))
+
+
+def _row_name(name: str, group: str) -> str:
+    return name if group in (name, "ROIs") else f"{name} ({group})"
+
+
+# -- coverage --------------------------------------------------------------------------------------
+def coverage_plot(
+    coverage: np.ndarray, tsnr: np.ndarray | None, atlas: Atlas
+) -> tuple[Any, ...]:
+    """Return the coverage of each ROI on a brain, or as bars where the places are unknown."""
+    shown = {}
+    for roi, share in enumerate(coverage):
+        text = f"{atlas.roi_names[roi]}: {number(100 * share, 0)} % covered"
+        if tsnr is not None and np.isfinite(tsnr[roi]):
+            text += f", tSNR {number(float(tsnr[roi]), 0)}"
+        shown[roi] = text
+    if not len(atlas.places):
+        return (_coverage_bars(coverage, atlas),)
+    ranks = np.array(
+        [next(k for k, c in enumerate(COVERAGE) if share >= c[0]) for share in coverage]
+    )
+    order = np.argsort(ranks, kind="stable")  # the worst on top
+    dots = [Dot(int(k), COVERAGE[ranks[k]][2], 3.4, shown[int(k)]) for k in order]
+    brain = glass_brain(atlas.places, dots, [], "Coverage of each ROI")
+    counts = (
+        (colour, f"{name}: {counted(int((ranks == k).sum()), 'ROI')}")
+        for k, (_, name, colour) in enumerate(COVERAGE)
+    )
+    return (brain, _dots_legend(list(counts)))
+
+
+def _coverage_bars(coverage: np.ndarray, atlas: Atlas) -> Markup:
+    areas: list[Cells] = []
+    figure = _draw_bars(coverage, atlas, areas)
+    return picture(figure, "Coverage of each ROI", cells=areas)
+
+
+@in_page_style
+def _draw_bars(coverage: np.ndarray, atlas: Atlas, areas: list[Cells]) -> "Figure":
+    figure = new_figure(WIDE, 1.5, left=LEFT, right=RIGHT, top=0.9, bottom=0.2)
+    axes = figure.subplots()
+    rois = np.arange(len(coverage))
+    axes.fill_between(rois, coverage, step="mid", color=SERIES[0])
+    axes.set(ylim=(0, 1), yticks=[0, 1], xlim=(-0.5, len(coverage) - 0.5), xticks=[])
+    made = cells.content(coverage[None], ["covered"], atlas.roi_names, every_row=True)
+    areas.append(over_axes(axes, made))
+    return figure
+
+
+# -- power spectrum --------------------------------------------------------------------------------
+def spectrum(series: np.ndarray, tr: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return frequencies and the mean share of power of ROI series there, by Welch's method.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_volumes, n_rois)
+        ROIs without signal are left out.
+    tr : float or None
+        Seconds; frequencies are in cycles per volume where it is unknown.
+    """
+    from scipy.signal import welch
+
+    good = np.isfinite(series).all(axis=0)
+    good &= np.ptp(np.where(good, series, 0.0), axis=0) > 0
+    segment = min(len(series), 128)
+    frequency, power = welch(
+        series[:, good], fs=1 / (tr or 1.0), nperseg=segment, axis=0, detrend="linear"
+    )
+    share = power / np.maximum(power.sum(axis=0), 1e-300)
+    return frequency, share.mean(axis=1) if good.any() else np.zeros(len(frequency))
+
+
+def spectrum_plot(run: Run) -> Markup:
+    """Return the power spectrum of the ROI series, before denoising dashed."""
+    areas: list[Cells] = []
+    figure = _draw_spectrum(run, areas)
+    return picture(figure, "Power spectrum of the ROI series", cells=areas)
+
+
+@in_page_style
+def _draw_spectrum(run: Run, areas: list[Cells]) -> "Figure":
+    figure = new_figure(WIDE, 2.3, left=LEFT, right=RIGHT, top=0.88, bottom=0.26)
+    axes = figure.subplots()
+    frequency, after = spectrum(run.series, run.tr)
+    lines = {"% of power": 100 * after}
+    axes.plot(frequency, 100 * after, color=ACCENT, lw=1.6)
+    if run.quality.before is not None:
+        old, before = spectrum(run.quality.before, run.tr)
+        before = np.interp(frequency, old, before * len(old) / len(frequency))
+        axes.plot(frequency, 100 * before, "--", color=MUTED, lw=1.4)
+        lines = {"after": 100 * after, "before": 100 * before}
+    unit = "Hz" if run.tr else "cycles per volume"
+    axes.set_title("% of power")
+    axes.set(xlabel=unit, ylim=(0, None))
+    half = frequency[1] / 2 if len(frequency) > 1 else 0.5
+    axes.set_xlim(-half, frequency[-1] + half)
+    names = [f"{f:.3f} {unit}" for f in frequency]
+    values = np.stack(list(lines.values()))
+    made = cells.content(values, list(lines), names, every_row=True)
+    areas.append(over_axes(axes, made))
+    return figure
+
+
+def legend_of(*items: tuple[str, str]) -> Markup:
+    """Return a legend of (class of the line, name)."""
+    return macro("legend", items)
