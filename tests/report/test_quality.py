@@ -133,6 +133,16 @@ def test_ready_made_series_say_what_is_missing():
     assert "No table of confounds" not in page.text
 
 
+def test_a_matrix_of_another_tool_has_no_series():
+    bare = run(fd=False)._replace(
+        series=np.empty((0, 116)), carpet=np.empty((116, 0)), matrix=np.eye(116)
+    )
+    page = require_sound(quality.subject_page(subject(bare), aal116()), ("group.html",))
+    assert quality.MATRIX_ONLY in page.text
+    assert "Power spectrum" not in page.text
+    assert "Volumes unknown" in page.text.replace("Volumesunknown", "Volumes unknown")
+
+
 def test_a_motion_table_of_another_length_is_not_aligned():
     odd = run()._replace(fd=np.full(43, 0.1))
     page = require_sound(quality.subject_page(subject(odd), aal116()), ("group.html",))

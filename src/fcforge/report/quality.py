@@ -53,6 +53,11 @@ NO_SCAN = (
     "These are ready-made series: there is no scan, so that mean image, coverage, tSNR, DVARS and "
     "FC before denoising cannot be shown."
 )
+MATRIX_ONLY = (
+    "This is an FC matrix of another tool: there are no series, so that nothing can be shown over "
+    "time, nor coverage, power spectrum or FC before denoising."
+)
+NO_VOLUME = "The scan is of grayordinates (CIFTI): its mean image cannot be shown."
 DENOISED_SCAN = "The scan was denoised by the tool before: tSNR, DVARS and FC before denoising cannot be shown."
 NO_MEAN = "The voxels have no baseline (their mean was removed): tSNR and DVARS cannot be shown."
 NO_MOTION = "No table with framewise displacement was found: motion cannot be shown."
@@ -168,12 +173,12 @@ def _not_shown(run: Run) -> list[str]:
     sentences = []
     if run.source.kind != "scan":
         sentences.append(NO_SCAN)
-    elif quality.mean is None:
-        sentences.append(NO_VOLUME)
     elif quality.before is None:
         sentences.append(DENOISED_SCAN)
     elif quality.tsnr is None:
         sentences.append(NO_MEAN)
+    if run.source.kind == "scan" and quality.mean is None:
+        sentences.append(NO_VOLUME)
     if run.fd is None:
         sentences.append(NO_MOTION)
     if run.source.kind == "scan" and not quality.traces:
