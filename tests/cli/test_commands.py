@@ -1,6 +1,7 @@
 """A request becomes a command: arguments, options, bounds and exit code. Progress is shown."""
 
 import re
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -146,3 +147,30 @@ def test_a_former_name_is_refused_with_the_present_one(name, capsys):
         main([name, "runs/demo", "--json"])
     assert stopped.value.code == 2
     assert f"Use `fcforge analyse {name}`" in capsys.readouterr().err
+
+
+DATASET = '[dataset]\nname = "own_people:load"\n'
+LEARNER = '[[learner]]\nmethod = "finetune"\nmodel = "linear"\n'
+GENERATOR = '[[generator]]\nname = "corr_gauss"\n'
+
+
+@pytest.mark.parametrize("command", ["check", "tune", "judge", "analyse motion"])
+def test_code_beside_a_config_is_run_only_when_it_is_allowed(
+    command, tmp_path, monkeypatch, capsys
+) -> None:
+    """The module leaves a file when it is imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # undone after the test
+    ran = tmp_path / "ran"
+    code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nraise RuntimeError\n"
+    (tmp_path / "own_people.py").write_text(code)
+    config = tmp_path / "a.toml"
+    config.write_text(DATASET + (GENERATOR if command == "judge" else LEARNER))
+    words = [*command.split(), str(config)]
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert "--allow-code" in " ".join(capsys.readouterr().err.split())
+    assert not ran.exists()
+    with pytest.raises(SystemExit, match="2"):
+        main([*words, "--allow-code"])
+    assert ran.exists()

@@ -7,7 +7,7 @@ import typer
 from typer import Option
 
 from fcforge.cli.messages import at_work
-from fcforge.cli.options import AsJson, Config, Folder, Overrides
+from fcforge.cli.options import AllowCode, AsJson, Config, Folder, Overrides
 
 if TYPE_CHECKING:
     from fcforge.evaluation.study import Study
@@ -56,14 +56,17 @@ def subgroups(folder: Folder, as_json: AsJson = False) -> None:
 
 @analyse.command()
 def motion(
-    config: Config, overrides: Overrides = None, as_json: AsJson = False
+    config: Config,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    allow_code: AllowCode = False,
 ) -> None:
     """Measure how well head motion alone predicts, on the splits of a config."""
     from fcforge.evaluation.motion import motion_rows
     from fcforge.experiments.config import load_experiment
     from fcforge.report.results_table import print_table, rows_json
 
-    experiment = load_experiment(config, overrides or [])
+    experiment = load_experiment(config, overrides or [], allow_code=allow_code)
     with at_work("measuring"):
         rows = motion_rows(experiment)
     if as_json:

@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from fcforge.cli.messages import at_work, progress_on_stderr, say
 from fcforge.cli.options import (
+    AllowCode,
     AsJson,
     Cluster,
     Config,
@@ -29,7 +30,7 @@ from fcforge.cli.options import (
 from fcforge.core.errors import FCForgeError
 from fcforge.core.files import write_text
 from fcforge.core.formatting import duration, printable
-from fcforge.core.options import ALLOW_CODE, CheckRequest
+from fcforge.core.options import CheckRequest
 
 if TYPE_CHECKING:
     from fcforge.evaluation.tables import Row
@@ -229,7 +230,7 @@ def tune(
     budget: Annotated[int, Option(min=0, help=BUDGET)] = 0,
     jobs: Jobs = 0,
     device: Device = "auto",
-    allow_code: Annotated[bool, Option("--allow-code", help=ALLOW_CODE)] = False,
+    allow_code: AllowCode = False,
 ) -> None:
     """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
     from fcforge.evaluation import tuning

@@ -1,7 +1,15 @@
 """Commands about generators of synthetic FC: ``judge`` and ``audit``."""
 
 from fcforge.cli.messages import at_work, say
-from fcforge.cli.options import Config, Device, Out, Overrides, run_folder, takes
+from fcforge.cli.options import (
+    AllowCode,
+    Config,
+    Device,
+    Out,
+    Overrides,
+    run_folder,
+    takes,
+)
 from fcforge.evaluation.privacy.options import GeneratorAuditRequest
 
 
@@ -10,6 +18,7 @@ def judge(
     overrides: Overrides = None,
     out: Out = None,
     device: Device = "auto",
+    allow_code: AllowCode = False,
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
     from fcforge.evaluation.generator_quality.experiment import judge_config
@@ -19,7 +28,9 @@ def judge(
     folder = out or run_folder(config)
     where = pick_device(device)
     with at_work("judging"):
-        collapsed = judge_config(config, overrides or [], folder, where, say)
+        collapsed = judge_config(
+            config, overrides or [], folder, where, say, allow_code=allow_code
+        )
     for text in collapsed:
         say(text, style="red")
     print(write_judgement(folder))

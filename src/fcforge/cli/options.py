@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
-from fcforge.core.options import JSON
+from fcforge.core.options import ALLOW_CODE, JSON
 
 if TYPE_CHECKING:
     pass
@@ -44,6 +44,7 @@ Cluster = Annotated[
 ]
 Device = Annotated[str, Option(help="cpu, cuda, or auto.")]
 AsJson = Annotated[bool, Option("--json", help=JSON)]
+AllowCode = Annotated[bool, Option("--allow-code", help=ALLOW_CODE)]
 
 
 # -- requests --------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Code that a config names: ``"module:object"`` for an estimator, method, model or dataset.
 
 To import a module runs it. A command that a user starts on a config of somebody else (`check`,
-`tune`, a chain's first step) therefore imports installed modules only, unless ``--allow-code`` is
-given; a file beside the config is code that came with it.
+`tune`, `judge`, `analyse motion`, a chain's first step) therefore imports installed modules only,
+unless ``--allow-code`` is given; a file beside the config is code that came with it.
 """
 
 import sys

@@ -92,7 +92,13 @@ def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Componen
 
 
 def judge_config(
-    path: str | Path, overrides: Sequence[str], out: Path, device: str, say: Say
+    path: str | Path,
+    overrides: Sequence[str],
+    out: Path,
+    device: str,
+    say: Say,
+    *,
+    allow_code: bool = True,
 ) -> list[str]:
     """Judge the generators of a config file on all its sites and seeds; returns what collapsed.
 
@@ -108,13 +114,16 @@ def judge_config(
     device : str
     say : callable
         Told what is going on.
+    allow_code : bool
+        Whether a dataset may be imported from a module beside the config.
     """
     asked: JudgeConfig = make(JudgeConfig, read_config(path, overrides), str(path))
     if not asked.generator:
         raise ConfigError("[[generator]] is missing.", where=path)
     check_names("model", [*asked.judge.classifiers, *asked.judge.augment], MODELS)
     rows = {**REFERENCES, **_rows(asked.generator, str(path))}
-    cohort = load_dataset(resolve_dataset(asked.dataset, Path(path)))
+    dataset = resolve_dataset(asked.dataset, Path(path), allow_code=allow_code)
+    cohort = load_dataset(dataset)
     names = asked.judge.sites or cohort.site_names
     require_valid(cohort.select_sites(names))
     panel = replace(asked.judge, sites=tuple(names))
