@@ -47,17 +47,16 @@ print(why.edges(n=5).to_string(index=False))
 # %%
 # On the glass brain
 # ------------------
-# ``plot_connectome`` and the interactive ``view_connectome`` of nilearn take a matrix and places.
+# `connectome` returns what ``plot_connectome`` and the interactive ``view_connectome`` of nilearn
+# take; `to_brainnet` writes the same edges for BrainNet Viewer.
 # Red edges speak for patient, blue ones for control.
 fig = plt.figure(figsize=(9, 3.2))
 plotting.plot_connectome(
-    why.matrix(),
-    why.atlas.places,
-    edge_threshold="99%",
+    *why.connectome(n=30),
     node_size=8,
     figure=fig,
     colorbar=False,
-    title="strongest edges",
+    title="30 strongest edges",
 )
 
 # %%
@@ -90,6 +89,6 @@ print(f"{test.k} strongest edges: {test.explained[0]:.2f}; random: {by_chance:.2
 # by chance that happens to one edge, on average.
 stable = edge_stability(model, people.fc[train], people.y[train], draws=10)
 print(f"{stable.stable.sum()} of {stable.stable.size} edges are stable")
+why = model.explain(new, atlas=atlas, stability=stable)
 top = why.edges(n=8)
-top["stable"] = stable.stable[top.index]
 print(top[["roi_a", "roi_b", "contribution", "stable"]].to_string())

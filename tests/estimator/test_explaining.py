@@ -110,6 +110,57 @@ def test_stability_of_a_disease_and_of_none(cohort):
     assert found.in_top.max() > 0.5
 
 
+def placed(n=R):
+    names = tuple(f"ROI {k}" for k in range(n))
+    systems = tuple("visual" if k % 2 else "motor" for k in range(n))
+    return Atlas("made-up", names, systems, xyz=np.arange(3.0 * n).reshape(n, 3))
+
+
+def test_the_strongest_edges_as_a_connectome(fitted, cohort, tmp_path):
+    found = fitted.explain(cohort.fc[:2], atlas=placed())
+    matrix, places = found.connectome(1, n=5)
+    assert np.count_nonzero(np.triu(matrix)) == 5
+    top = found.edges(1, 5)
+    np.testing.assert_array_equal(
+        np.sort(matrix[np.triu_indices(R, 1)][top.index]), np.sort(top["contribution"])
+    )
+    np.testing.assert_array_equal(places, placed().xyz)
+    with pytest.raises(DataError, match="places of these ROIs are not known"):
+        fitted.explain(cohort.fc[:1]).connectome()
+    found.to_brainnet(tmp_path / "sub.1", 1, n=5)
+    written = np.loadtxt(tmp_path / "sub.1.edge")
+    np.testing.assert_allclose(written, matrix, rtol=1e-5)
+    nodes = (tmp_path / "sub.1.node").read_text().splitlines()
+    assert nodes[1].split()[:4] == ["3.0", "4.0", "5.0", "2"]
+    assert nodes[1].split()[5] == "ROI_1"
+    found.to_npz(tmp_path / "all.npz")
+    stored = np.load(tmp_path / "all.npz")
+    np.testing.assert_allclose(stored["contribution"][1], found.matrix(1))
+    assert stored["roi_names"].tolist() == list(placed().roi_names)
+
+
+def test_a_reference_and_a_stability_of_ones_own(fitted, cohort):
+    controls = cohort.fc[cohort.y == 0]
+    found = fitted.explain(cohort.fc[:2], reference=controls)
+    np.testing.assert_allclose(
+        found.base, fitted.decision_function(controls.mean(0)[None])[0], atol=1e-4
+    )
+    assert found.reference == "the reference that was given"
+    one = fitted.explain(cohort.fc[:1], reference=cohort.fc[0])
+    np.testing.assert_allclose(one.contribution, 0, atol=1e-6)
+    stability = edge_stability(fitted_plain(cohort), cohort.fc, cohort.y, draws=4)
+    table = fitted.explain(cohort.fc[:1], stability=stability).edges(n=3)
+    np.testing.assert_array_equal(table["stable"], stability.stable[table.index])
+    with pytest.raises(ValueError, match="X has 10 features"):
+        fitted.explain(cohort.fc[:1], reference=np.eye(10))
+    other = simulate("easy", n_rois=10, n_sites=2, scale=0.4, seed=3)
+    wrong = edge_stability(
+        ForgeClassifier(**PLAIN), other.fc, other.y, other.site, draws=2
+    )
+    with pytest.raises(InputError, match="the stability is of 45 edges"):
+        fitted.explain(cohort.fc[:1], stability=wrong)
+
+
 def test_what_is_refused(fitted, cohort):
     with pytest.raises(ValueError, match="X has 10 features"):
         fitted.explain(simulate(n_rois=10, n_sites=2, scale=0.2).fc[:2])

@@ -9,7 +9,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -21,12 +21,12 @@ from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort
 from fcforge.data.site_checks import CHECK_LABELS, SWAPPED, contrast, labels_swapped
 from fcforge.estimator import people
-from fcforge.estimator.continual import NO_ATLAS, ContinualEstimator
+from fcforge.estimator.continual import ContinualEstimator, require_no_scans
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.trained import ExplainedOutput
 from fcforge.evaluation.attribution import slope_at
 from fcforge.evaluation.edge_stability import EdgeStability
-from fcforge.evaluation.explanation import ColumnExplanation, Explanation, explain_model
+from fcforge.evaluation.explanation import ColumnExplanation, Explanation
 from fcforge.evaluation.temperature import probability
 from fcforge.imaging.atlas import Atlas
 
@@ -294,13 +294,15 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         *,
         atlas: Atlas | None = None,
         target: Any = None,
+        reference: np.ndarray | None = None,
+        stability: EdgeStability | None = None,
     ) -> Explanation | ColumnExplanation:
         """Return the contribution of every edge to each scan's decision value.
 
-        Scans are compared with the mean of the people that were learned. Contributions are exact
-        for models that are linear in Fisher z, and integrated gradients for all others. They speak
-        for the patients' class (`positive`), whichever is first in sorted order: `base` plus the
-        contributions are its log odds.
+        Scans are compared with the mean of the people that were learned, or with `reference`.
+        Contributions are exact for models that are linear in Fisher z, and integrated gradients
+        for all others. They speak for the patients' class (`positive`), whichever is first in
+        sorted order: `base` plus the contributions are its log odds.
 
         Parameters
         ----------
@@ -311,12 +313,15 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         target : optional
             Class to explain, by its log odds against all others; required for more than two
             classes.
+        reference : ndarray of shape (R, R) or (n, R, R), optional
+            FC of one scan, or of several whose mean is taken.
+        stability : EdgeStability, optional
+            Result of `edge_stability`, which tables then show.
 
         Returns
         -------
         Explanation, or ColumnExplanation with ``features="any"``
         """
-        fc = self._scans(X)
         words = self._labels.tolist()
         if target is None and len(words) > 2:
             what = "which of the classes to explain is not stated."
@@ -324,17 +329,19 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         if target is not None and target not in words:
             raise InputError(f"target={target!r} is none of {words}.")
         output = 1 if target is None else words.index(target)
+        positive = str(words[output])
         if self.features == "any":
-            if atlas is not None:
-                raise InputError(NO_ATLAS, do="Leave atlas= out.")
-            return self._explain_columns(X, output, str(words[output]))
-        columns = people.columns_of(covariates, len(fc))
-        reference = self._reference()
-        with as_input_error():
-            explanation = explain_model(
-                self._explained(output), fc, columns, atlas=atlas, reference=reference
-            )
-        return replace(explanation, positive=str(words[output]))
+            require_no_scans(atlas, reference, stability)
+            return self._explain_columns(X, output, positive)
+        return self._explain_scans(
+            self._explained(output),
+            X,
+            covariates,
+            atlas=atlas,
+            reference=reference,
+            stability=stability,
+            positive=positive,
+        )
 
     def _explained(self, output: int) -> Any:
         """Return the model whose log odds of a class are explained."""

@@ -4,7 +4,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -38,10 +38,12 @@ from fcforge.estimator.inputs import (
 )
 from fcforge.estimator.trained import ExplainedOutput, SiteSettings, TrainedModel
 from fcforge.evaluation.attribution import attribute
-from fcforge.evaluation.explanation import ColumnExplanation
+from fcforge.evaluation.edge_stability import EdgeStability
+from fcforge.evaluation.explanation import ColumnExplanation, Explanation, explain_model
 from fcforge.experiments.config_code import import_parts
 from fcforge.generators import GENERATORS
 from fcforge.generators.progress import listening
+from fcforge.imaging.atlas import Atlas
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.models.edge import WHOLE_LOG
@@ -56,7 +58,6 @@ LINEAR_EPOCHS = 40
 LINEAR_RATE = 3e-4
 GENERATOR = "corr_gauss"  # by the same rule: FCM-VAE takes longer than 90 s
 FEWEST_STORED = 10  # people behind a mean FC that is stored
-NO_ATLAS = "columns are arbitrary numbers (features='any'), not edges of an atlas."
 DRAWN_SEEDS = 2**31 - 1
 
 
@@ -576,6 +577,39 @@ class ContinualEstimator(Fitted, ABC):
         """Return calibrated scores of FC (n, R, R), computed by `n_jobs` threads."""
         return self.model_.calibrated(fc, columns, effective_n_jobs(self.n_jobs))
 
+    def _explain_scans(
+        self,
+        model: Any,
+        X: Any,
+        covariates: Any,
+        *,
+        atlas: Atlas | None,
+        reference: np.ndarray | None,
+        stability: EdgeStability | None,
+        positive: str,
+    ) -> Explanation:
+        """Return the contributions of the edges of scans to the scores of `model`."""
+        fc = self._scans(X)
+        columns = people_module.columns_of(covariates, len(fc))
+        n_edges = self.n_rois_ * (self.n_rois_ - 1) // 2
+        if stability is not None and len(stability.weight) != n_edges:
+            count = len(stability.weight)
+            what = f"the stability is of {count} edges, the model has {n_edges}."
+            do = "Measure it with edge_stability on scans of the same ROIs."
+            raise InputError(what, do=do)
+        against = self._reference()
+        if reference is not None:
+            against = (self._given_reference(reference), "the reference that was given")
+        with as_input_error():
+            found = explain_model(model, fc, columns, atlas=atlas, reference=against)
+        return replace(found, positive=positive, stability=stability)
+
+    def _given_reference(self, reference: Any) -> np.ndarray:
+        """Return one FC matrix, the mean of several; `InputError` if they do not fit the model."""
+        scans = np.asarray(reference, dtype=np.float64)
+        scans = self._scans(scans[None] if scans.ndim == 2 else scans)
+        return scans.mean(0, dtype=np.float64)
+
     def _reference(self) -> tuple[np.ndarray, str]:
         """Return the scan that explanations compare with, and a description of it."""
         if hasattr(self, "mean_fc_"):
@@ -789,6 +823,13 @@ class Progress:
         """Print one of about ten lines."""
         if self.verbose > 1 and (done == total or done % max(1, total // 10) == 0):
             print(f"[fcforge] site '{self.site}': {work} {done} of {total}")
+
+
+def require_no_scans(*given: Any) -> None:
+    """Raise `InputError` if atlas, reference or stability are given for arbitrary columns."""
+    if any(value is not None for value in given):
+        what = "columns are arbitrary numbers (features='any'), not edges of an atlas."
+        raise InputError(what, do="Leave atlas=, reference= and stability= out.")
 
 
 def _known(registry: Mapping[str, Any], name: Any) -> Any:

@@ -1,6 +1,6 @@
 """Regressor with the interface of scikit-learn: ``ForgeRegressor().fit(X, age, site=hospital)``."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -8,11 +8,15 @@ from sklearn.base import RegressorMixin
 
 from fcforge.core.errors import ConfigError
 from fcforge.core.target import Target
-from fcforge.estimator import people
-from fcforge.estimator.continual import CLOSED_FORM, NO_ATLAS, ContinualEstimator
-from fcforge.estimator.inputs import InputError, as_input_error
+from fcforge.estimator.continual import (
+    CLOSED_FORM,
+    ContinualEstimator,
+    require_no_scans,
+)
+from fcforge.estimator.inputs import InputError
 from fcforge.estimator.trained import ExplainedOutput
-from fcforge.evaluation.explanation import ColumnExplanation, Explanation, explain_model
+from fcforge.evaluation.edge_stability import EdgeStability
+from fcforge.evaluation.explanation import ColumnExplanation, Explanation
 from fcforge.imaging.atlas import Atlas
 
 
@@ -132,7 +136,13 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         return float(self.target_.restored(self._linear_weights()[1][0]))
 
     def explain(
-        self, X: Any, covariates: Any = None, *, atlas: Atlas | None = None
+        self,
+        X: Any,
+        covariates: Any = None,
+        *,
+        atlas: Atlas | None = None,
+        reference: np.ndarray | None = None,
+        stability: EdgeStability | None = None,
     ) -> Explanation | ColumnExplanation:
         """Return the contribution of every edge to each scan's predicted number, in its unit.
 
@@ -140,29 +150,26 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         ----------
         X, covariates
             As in `fit`.
-        atlas : Atlas, optional
-            Names, networks and places of the ROIs; AAL is known by its names.
+        atlas, reference, stability
+            As in `ForgeClassifier.explain`.
 
         Returns
         -------
         Explanation, or ColumnExplanation with ``features="any"``
         """
-        fc = self._scans(X)
+        positive = f"higher {self.target_.name}"
         if self.features == "any":
-            if atlas is not None:
-                raise InputError(NO_ATLAS, do="Leave atlas= out.")
-            return self._explain_columns(X, 0, f"higher {self.target_.name}")
-        columns = people.columns_of(covariates, len(fc))
-        reference = self._reference()
-        with as_input_error():
-            explanation = explain_model(
-                ExplainedOutput(self.model_, 0),
-                fc,
-                columns,
-                atlas=atlas,
-                reference=reference,
-            )
-        return replace(explanation, positive=f"higher {self.target_.name}")
+            require_no_scans(atlas, reference, stability)
+            return self._explain_columns(X, 0, positive)
+        return self._explain_scans(
+            ExplainedOutput(self.model_, 0),
+            X,
+            covariates,
+            atlas=atlas,
+            reference=reference,
+            stability=stability,
+            positive=positive,
+        )
 
     @classmethod
     def _file_kind(cls) -> Literal["ForgeClassifier", "ForgeRegressor"]:

@@ -1,5 +1,6 @@
 """Explanations of a model's scores: edges, ROIs and networks that moved each scan's score."""
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,13 @@ import pandas as pd
 from numpy import ndarray as Array
 
 from fcforge.core.errors import DataError
-from fcforge.core.files import write_text
+from fcforge.core.files import write_bytes, write_text
 from fcforge.core.formatting import no_formula, printable
 from fcforge.core.randomness import numpy_rng
 from fcforge.data.edges import fc_from_upper, upper_from_fc
 from fcforge.data.scan_checks import wrong_rois
 from fcforge.evaluation.attribution import Attribution, ScoredModel, attribute
+from fcforge.evaluation.edge_stability import EdgeStability
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 
 DELETED = 0.01  # share of the edges that the deletion test sets to the reference
@@ -88,6 +90,8 @@ class Explanation:
         Names of the ROIs; networks and places where they are known.
     deletion : Deletion
         Whether the edges it names matter more than others.
+    stability : EdgeStability or None
+        Agreement of trainings on other people about each edge.
     """
 
     subjects: tuple[str, ...]
@@ -102,6 +106,7 @@ class Explanation:
     exact: bool
     atlas: Atlas
     deletion: DeletionTest
+    stability: EdgeStability | None = None
 
     @property
     def gap(self) -> Array:
@@ -150,7 +155,81 @@ class Explanation:
             "reference_fc": self.reference_fc[order],
             "contribution": found[order],
         }
+        if self.stability is not None:
+            for name in ("same_sign", "in_top", "stable"):
+                table[name] = getattr(self.stability, name)[order]
         return pd.DataFrame(table, index=order)
+
+    def connectome(self, scan: int = 0, n: int = 30) -> tuple[Array, Array]:
+        """Return the `n` strongest edges as a matrix, and the places of the ROIs.
+
+        nilearn's ``plot_connectome`` and ``view_connectome`` take both as they are.
+
+        Parameters
+        ----------
+        scan : int
+        n : int
+            Number of edges; the others are zero.
+
+        Returns
+        -------
+        matrix : ndarray of shape (R, R)
+            Contributions.
+        places : ndarray of shape (R, 3)
+            Coordinates in mm, MNI space.
+
+        Examples
+        --------
+        >>> plot_connectome(*explanation.connectome())  # doctest: +SKIP
+        """
+        if not len(self.atlas.places):
+            do = "Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...)."
+            raise DataError("the places of these ROIs are not known.", do=do)
+        shown = self.contribution[scan].copy()
+        shown[np.argsort(-np.abs(shown), kind="stable")[n:]] = 0.0
+        return self.matrix(values=shown), self.atlas.places
+
+    def to_brainnet(self, path: str | Path, scan: int = 0, n: int = 30) -> None:
+        """Write the `n` strongest edges for BrainNet Viewer: ``PATH.node`` and ``PATH.edge``.
+
+        Parameters
+        ----------
+        path : path
+            Both files get it as their name, with their endings.
+        scan, n : int
+            As in `connectome`. A node's colour is the number of its network, its size what its
+            edges contribute.
+        """
+        matrix, places = self.connectome(scan, n)
+        names = list(networks_of(self.atlas))
+        size = np.abs(matrix).sum(1)
+        nodes = []
+        for k, (x, y, z) in enumerate(places):
+            colour = names.index(self.atlas.systems[k]) + 1 if names else 1
+            label = "_".join(printable(self.atlas.roi_names[k]).split())
+            nodes.append(f"{x:.1f} {y:.1f} {z:.1f} {colour} {size[k]:.6g} {label}\n")
+        edges = [" ".join(f"{value:.6g}" for value in row) + "\n" for row in matrix]
+        for ending, lines in ((".node", nodes), (".edge", edges)):
+            target = Path(path).with_name(Path(path).name + ending)
+            write_text(target, "".join(lines), private=True)
+
+    def to_npz(self, path: str | Path) -> None:
+        """Write the contributions of all scans as matrices, for their owner alone.
+
+        The file holds `subject` (n,), `contribution` (n, R, R), `roi_names` (R,) and
+        `coordinates` (R, 3), the last without rows where the places are not known.
+        """
+        count = len(self.subjects)
+        matrices = [self.matrix(scan) for scan in range(count)]
+        data = io.BytesIO()
+        np.savez_compressed(
+            data,
+            subject=np.array(self.subjects),
+            contribution=np.stack(matrices),
+            roi_names=np.array(self.atlas.roi_names),
+            coordinates=np.asarray(self.atlas.places),
+        )
+        write_bytes(Path(path), data.getvalue(), private=True)
 
     def to_csv(self, path: str | Path, n: int | None = None) -> None:
         """Write the tables of all scans as CSV, for its owner alone: edges of patients' scans."""

@@ -174,12 +174,13 @@ def edge_names(names: Sequence[str]) -> list[str]:
 
 # -- the page of `predict --explain` --------------------------------------------------------------
 def write_explanation(found: Explanation, folder: Path, model: str) -> None:
-    """Write edges.csv and index.html into a folder; `model` is the file's id.
+    """Write edges.csv, matrices.npz and index.html into a folder; `model` is the file's id.
 
     They hold edges of patients' scans: only their owner may read them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found.to_csv(folder / "edges.csv", CSV_EDGES)
+    found.to_npz(folder / "matrices.npz")
     page = explanation_page(found, model)
     write_text(folder / "index.html", page, private=True)
 
@@ -193,7 +194,7 @@ def explanation_page(found: Explanation, model: str) -> str:
         notes.append(("caution", IN_COMMON))
     if n_scans > SHOWN:
         left = counted(n_scans - SHOWN, "further scan")
-        notes.append(("note", f"{left} in edges.csv."))
+        notes.append(("note", f"{left} in edges.csv and matrices.npz."))
     how = "exact: the terms of a linear model"
     if not found.exact:
         how = "integrated gradients"

@@ -252,7 +252,7 @@ def _explain(
     with at_work("explaining"):
         why = explain_scans(opened, request.scans, rows, request.kind, atlas)
         write_explanation(why, folder, opened.id)
-    say(f"wrote {folder}/index.html and edges.csv")
+    say(f"wrote {folder}/index.html, edges.csv and matrices.npz")
 
 
 @takes
