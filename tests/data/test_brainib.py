@@ -76,3 +76,35 @@ def test_other_content_is_refused_by_name(tmp_path):
     path = write(tmp_path / "z.mat", matrices(4, 5), [0, 1])
     with pytest.raises(DataError, match="4 matrices, 2 labels, 4 sites"):
         load_dataset(Component("brainib", {"path": str(path)}))
+
+
+def test_three_label_values_are_three_groups_and_not_two(tmp_path):
+    path = write(tmp_path / "a.mat", matrices(6, 5), [-1, 0, 1, 1, 0, -1])
+    with pytest.raises(DataError, match=r"labels are \[-1.0, 0.0, 1.0\].*either 0 or"):
+        load_dataset(Component("brainib", {"path": str(path)}))
+
+
+def test_a_diagonal_of_other_numbers_is_no_correlation(tmp_path):
+    fc = matrices(4, 5)
+    fc[2, 3, 3] = 0.3
+    path = write(tmp_path / "a.mat", fc, [0, 1, 0, 1])
+    with pytest.raises(DataError, match=r"a.mat: matrix 3 has 0.3 on its diagonal"):
+        load_dataset(Component("brainib", {"path": str(path)}))
+    fc[:, range(5), range(5)] = 1.0
+    path = write(path, fc, [0, 1, 0, 1])
+    cohort = load_dataset(Component("brainib", {"path": str(path)}))
+    np.testing.assert_allclose(cohort.fc, fc, atol=1e-6)
+
+
+def test_missing_numbers_and_other_kinds_of_matrices_do_not_pass_the_checks(tmp_path):
+    fc = matrices(8, 6)
+    for place, value, complaint in ((1, np.nan, "NaN"), (2, 0.9, "not symmetric")):
+        wrong = fc.copy()
+        wrong[place, 0, 1] = value
+        path = write(tmp_path / "a.mat", wrong, [0, 1] * 4)
+        cohort = load_dataset(Component("brainib", {"path": str(path)}))
+        found = [f for f in check_cohort(cohort) if f.severity == "error"]
+        assert any(complaint in f.what for f in found), complaint
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DataError, match="cut off"):
+        load_dataset(Component("brainib", {"path": str(path)}))

@@ -29,10 +29,12 @@ FOLDS = Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")
     lr=above(0),
     weight_decay=at_least(0),
     clip=above(0),
+    public_replay=at_least(0),
+    public_pull=at_least(0),
 )
 @dataclass(frozen=True)
 class Training(Checked):
-    """Training of a network at one site; equal for every method of an experiment.
+    r"""Training of a network at one site; equal for every method of an experiment.
 
     Attributes
     ----------
@@ -47,6 +49,13 @@ class Training(Checked):
     precision : {"float32", "tf32"}
         Precision of matrix products; parameters, sums and all else stay in float32. ``tf32``
         rounds factors to 10 bits of mantissa on an NVIDIA card and is float32 on a CPU.
+    public_replay : int
+        In a run with a base model: public subjects that join every batch, drawn at random. Public
+        people may be kept, by any method.
+    public_pull : float
+        In a run with a base model: strength :math:`s` of the penalty
+        :math:`\tfrac{s}{2} \|\theta - \theta_0\|^2` on the distance from the parameters
+        :math:`\theta_0` of the network pretrained on the public subjects.
     """
 
     kind: ClassVar[str] = "training"
@@ -57,6 +66,13 @@ class Training(Checked):
     clip: float = 1.0
     selection: Literal["fixed", "inner_val"] = "fixed"
     precision: Literal["float32", "tf32"] = "float32"
+    public_replay: int = 0
+    public_pull: float = 0.0
+
+    @property
+    def uses_public(self) -> bool:
+        """Whether public subjects are used beyond pretraining."""
+        return self.public_replay > 0 or self.public_pull > 0
 
 
 @dataclass(frozen=True)

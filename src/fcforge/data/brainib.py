@@ -18,6 +18,7 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat
 
 MATRICES = "graph_struct.ROI"
+ROUNDING = 1e-4
 
 
 def load_brainib(
@@ -84,6 +85,15 @@ def _as_fc(matrices: Sequence[np.ndarray]) -> np.ndarray:
         )
     fc = np.stack(matrices).astype(np.float32)
     diagonal = np.arange(fc.shape[1])
+    own = fc[:, diagonal, diagonal]
+    other = np.isfinite(own) & (np.abs(own) > ROUNDING) & (np.abs(own - 1) > ROUNDING)
+    if other.any():
+        place = int(np.flatnonzero(other.any(1))[0])
+        raise DataError(
+            f"matrix {place + 1} has {own[place][other[place]][0]:.3g} on its diagonal.",
+            do="ROI must hold correlations: the diagonal is 0 or 1. A covariance or a similarity "
+            "of another kind would be taken for FC.",
+        )
     fc[:, diagonal, diagonal] = 1.0
     return fc
 
@@ -91,8 +101,9 @@ def _as_fc(matrices: Sequence[np.ndarray]) -> np.ndarray:
 def _as_labels(stored: np.ndarray) -> np.ndarray:
     """Return 1 for patients and 0 for controls, who are stored as 0 or as -1."""
     values = np.asarray(stored, dtype=np.float64).ravel()
-    if not np.isin(values, (-1, 0, 1)).all():
+    if not {*values.tolist()} < {-1, 0, 1}:  # all three would be three groups
         raise DataError(
-            f"labels are {np.unique(values)[:5].tolist()}.", do="Known: 0 or -1, and 1."
+            f"labels are {np.unique(values)[:5].tolist()}.",
+            do="Known: 1 (patient), and either 0 or -1 (control).",
         )
     return (values == 1).astype(np.int64)

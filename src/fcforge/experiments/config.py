@@ -244,6 +244,31 @@ def _require_consistent(made: Experiment, where: str) -> None:
     if made.own_threshold and made.leaks.active():
         what = "own_threshold = true, but a leak lets methods see whom it is fitted on."
         raise ConfigError(what, where=where, do="Remove [leaks].")
+    for learner in made.learners:
+        _require_public(made, learner, where)
+
+
+def _require_public(made: Experiment, learner: LearnerSpec, where: str) -> None:
+    """Raise `ConfigError` for a use of public subjects that would have no effect."""
+    both = "public_replay and public_pull"
+    if not replace(made.training, **learner.training).uses_public:
+        return
+    if made.base_model is None:
+        what = f"{both} use public subjects, but the run has none."
+        do = "Add a [base_model] table that names the public sites, or leave them at 0."
+        raise ConfigError(what, where=where, do=do)
+    if not Training(**learner.training).uses_public:
+        return  # stated for all rows: those without gradient steps leave it aside
+    row = f"{where}: learner '{learner.title}'"
+    if not learner.base_model:
+        what = f"{both} need the base model, which base_model = false takes from this row."
+        raise ConfigError(what, where=row, do="Remove one of the two.")
+    methods = registries()["method"]
+    name = learner.method.name
+    if name not in methods or not methods[name].fits:
+        what = f"{both} belong to gradient steps, and this row takes none."
+        do = "Leave them out; methods in closed form use public subjects by themselves."
+        raise ConfigError(what, where=row, do=do)
 
 
 def _base_model(

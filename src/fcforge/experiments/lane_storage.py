@@ -43,12 +43,15 @@ class LaneStorage:
         """Return the lane before the first site: untrained, or trained on the public subjects."""
         learner = self.parts.learner(spec)
         view = self.parts.loader.public_view(spec)
-        trained = None
-        if view is not None and learner.method.fits:
-            self.pretrain([spec])
-            path = self._pretrained_path(spec)
-            trained = Lane.from_named(read_tensors(path, self.device))
+        trained = self.pretrained(spec)
         return start_lane(learner, spec.seed, self.device, view, trained)
+
+    def pretrained(self, spec: RunSpec) -> Lane | None:
+        """Return the network trained on the public subjects; None if the run or method has none."""
+        if spec.base_model is None or not self.parts.learner(spec).method.fits:
+            return None
+        self.pretrain([spec])
+        return Lane.from_named(read_tensors(self._pretrained_path(spec), self.device))
 
     def pretrain(self, specs: Iterable[RunSpec], lanes: int = 1) -> None:
         """Train the networks that runs begin with on their public subjects, and store them.
@@ -83,7 +86,8 @@ class LaneStorage:
         view = self.parts.loader.public_view(first)
         assert view is not None  # the specs have a base model
         seeds = [spec.seed for spec in specs.values()]
-        trained = pretrain(model, view, seeds, first.training, self.device)
+        training = _alone(first).training
+        trained = pretrain(model, view, seeds, training, self.device)
         for path, lane in zip(specs, trained, strict=True):
             write_tensors(path, lane.named())
 
@@ -162,7 +166,8 @@ class LaneStorage:
 def _alone(spec: RunSpec) -> RunSpec:
     """Return the run that decides a pretrained network: fine-tuning of the model, before any site."""
     model = LearnerSpec(Component("finetune"), spec.learner.model)
-    return replace(spec, learner=model, order=(), left_out=None)
+    training = replace(spec.training, public_replay=0, public_pull=0.0)
+    return replace(spec, learner=model, order=(), left_out=None, training=training)
 
 
 def edge_bytes(n_rois: int) -> int:

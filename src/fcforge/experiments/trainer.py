@@ -103,7 +103,7 @@ class Trainer:
         key = learner_key(node.spec), node.spec.training.batch_size
         depth, lanes = self._fit.get(key, (0, 0))
         if depth != node.depth and lanes < AMPLE * min(len(members), self.group):
-            job = self.parts.job(node.spec, lane)
+            job = self.job(node.spec, lane)
             bank = self.parts.loader.bank
             lanes = lanes_that_fit(learner, job, bank, node.spec.training)
             self._fit[key] = node.depth, lanes
@@ -114,7 +114,7 @@ class Trainer:
         spec = members[0][0].spec
         jobs = []
         for node, lane in members:
-            job = self.parts.job(node.spec, lane)
+            job = self.job(node.spec, lane)
             if node.spec.learner != spec.learner:  # alike but for the method's factors
                 job = job._replace(method=self.parts.learner(node.spec).method)
             jobs.append(job)
@@ -124,12 +124,18 @@ class Trainer:
         for (node, _), lane in zip(members, lanes, strict=True):
             self.lanes.write(node, lane, seconds)
 
+    def job(self, spec: RunSpec, lane: Lane) -> Job:
+        """Return the job of a lane that is to learn the last site of a spec's order."""
+        job = self.parts.job(spec, lane)
+        trained = self.lanes.pretrained(spec) if spec.training.public_pull else None
+        return job._replace(pretrained=trained.params) if trained else job
+
     def load_lane(self, node: Node) -> Lane:
         """Return the lane that is to learn a node's last site."""
         lane = self.lanes.parent_lane(node)
         for seen in range(node.depth - node.shown + 1, node.depth):
             # without `fit` the method only takes in the site's subjects
-            shown = [self.parts.job(node.spec.prefix(seen), lane)]
+            shown = [self.job(node.spec.prefix(seen), lane)]
             (lane,) = self._learn(node.spec, shown, fit=False)
         return lane
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from fcforge.core.randomness import derive, torch_rng
 from fcforge.methods.base import Lane, Learner, Method
-from fcforge.nn.tensors import Inputs
+from fcforge.nn.tensors import Inputs, Params
 from fcforge.replay.bank import SiteView
 
 T = TypeVar("T")
@@ -36,6 +36,8 @@ class Job(NamedTuple):
     method : Method or None
         The lane's own method, where lanes of one training differ in its factors; by default
         that of their learner.
+    pretrained : dict of Tensor or None
+        Parameters of the network pretrained on public subjects, for `Training.public_pull`.
     """
 
     lane: Lane
@@ -44,6 +46,7 @@ class Job(NamedTuple):
     prefix: tuple[str, ...]
     peek: tuple[Inputs, Tensor] | None = None
     method: Method | None = None
+    pretrained: Params | None = None
 
     def rng(self, purpose: str) -> torch.Generator:
         """Return the random generator for work that is done once per site, by its purpose."""

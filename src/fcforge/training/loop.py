@@ -14,6 +14,7 @@ from fcforge.core.errors import SealedError
 from fcforge.core.spec import Training
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.nn.adam import Adam
+from fcforge.nn.tensors import Params
 from fcforge.replay.bank import Bank
 from fcforge.replay.state import rows_of
 from fcforge.training.checkpoint import BestEpoch
@@ -96,6 +97,7 @@ def learn_lanes(
     optimiser = stack([Adam.start(job.lane.params) for job in jobs])
     begin_epoch, step = lifted_steps(learner, training, bank, jobs, graphed=graphed)
     best = BestEpoch(learner, jobs, training, bank)
+    centre = pretrained_centre(jobs, training)
     keys = epoch_keys(jobs, epochs, steps, rows.device)
     for epoch, (begin_key, keys_of_steps) in enumerate(keys):
         if method.updates_at(epoch, epochs):
@@ -104,10 +106,19 @@ def learn_lanes(
         if factor is not None:
             optimiser = optimiser.restart(factor)
         for s, step_key in enumerate(keys_of_steps):
-            lane, optimiser = step(lane, optimiser, rows[..., epoch, s, :], step_key)
+            batch = rows[..., epoch, s, :]
+            lane, optimiser = step(lane, optimiser, batch, step_key, *centre)
         best.update(lane)
         tick()
     return unstack(best.lanes(lane), len(jobs))
+
+
+def pretrained_centre(jobs: Sequence[Job], training: Training) -> tuple[Params, ...]:
+    """Return the parameters that `Training.public_pull` pulls to, stacked; () without a pull."""
+    if not training.public_pull:
+        return ()
+    found = [job.pretrained for job in jobs if job.pretrained is not None]
+    return (stack(found),) if len(found) == len(jobs) else ()
 
 
 def begin_site(learner: Learner, job: Job, *, wanted: bool = True) -> Job:

@@ -66,7 +66,10 @@ def weighted_minibatches(
 def batch_rows(
     method: Method, jobs: Sequence[Job], training: Training, bank: Bank
 ) -> Tensor:
-    """Return the bank rows ([lanes,] epochs, steps, b) of every training step."""
+    """Return the bank rows ([lanes,] epochs, steps, b) of every training step.
+
+    With `Training.public_replay` and public subjects, that many of them join every batch.
+    """
     rows = stack([method.rows(job.lane, job.site) for job in jobs])
     plans = []
     sizes = training.batch_size, training.epochs
@@ -79,7 +82,28 @@ def batch_rows(
             plan = weighted_minibatches(weight, *sizes, rng)
         plans.append(plan)
     places = stack(plans).to(bank.device)
-    return torch.gather(rows, -1, places.flatten(-3)).reshape(places.shape)
+    chosen = torch.gather(rows, -1, places.flatten(-3)).reshape(places.shape)
+    if not training.public_replay or jobs[0].site.public is None:
+        return chosen
+    shape = (*chosen.shape[-3:-1], training.public_replay)
+    public = stack([public_rows(job, shape) for job in jobs])
+    return torch.cat([chosen, public.to(chosen)], dim=-1)
+
+
+def public_rows(job: Job, shape: tuple[int, ...]) -> Tensor:
+    """Draw bank rows of public subjects, evenly and with replacement.
+
+    Parameters
+    ----------
+    job : Job
+        Its site's view has the public subjects.
+    shape : tuple of int
+        Shape of the result.
+    """
+    assert job.site.public is not None
+    rows = job.site.public.rows
+    places = torch.randint(len(rows), shape, generator=job.rng("public"))
+    return rows[places.to(rows.device)]
 
 
 def step_keys(key: Tensor) -> Tensor:

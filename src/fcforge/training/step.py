@@ -48,6 +48,11 @@ def gradient(
     return by_name, pytree.tree_map(torch.detach, auxiliary)
 
 
+def pull(grads: Params, params: Params, centre: Params, strength: float) -> Params:
+    """Add the gradient of ``strength / 2`` times the squared distance from `centre`."""
+    return {k: g + strength * (params[k] - centre[k]) for k, g in grads.items()}
+
+
 def make_step(
     learner: Learner,
     training: Training,
@@ -57,7 +62,7 @@ def make_step(
     replaying: bool,
     unlifted: bool = False,
     weight: Tensor | None = None,
-) -> Callable[[Lane, Adam, Tensor, Tensor], tuple[Lane, Adam]]:
+) -> Callable[..., tuple[Lane, Adam]]:
     """Return one training step of one lane as a pure function.
 
     Parameters
@@ -78,8 +83,9 @@ def make_step(
     Returns
     -------
     callable
-        ``step(lane, optimiser, rows, keys) -> (lane, optimiser)``. `rows` are the bank rows (b,)
-        of the batch, `keys` (2,) the random keys of the recall and of the loss (`step_keys`).
+        ``step(lane, optimiser, rows, keys, *pretrained) -> (lane, optimiser)``. `rows` are the
+        bank rows (b,) of the batch, `keys` (2,) the random keys of the recall and of the loss
+        (`step_keys`). With `Training.public_pull` the parameters to pull to follow.
     """
     method = learner.method
     model = learner.model
@@ -87,7 +93,7 @@ def make_step(
     settings = {"lr": lr, "weight_decay": training.weight_decay, "clip": training.clip}
 
     def step(
-        lane: Lane, optimiser: Adam, rows: Tensor, keys: Tensor
+        lane: Lane, optimiser: Adam, rows: Tensor, keys: Tensor, *pretrained: Params
     ) -> tuple[Lane, Adam]:
         recall_key, loss_key = keys.unbind(-1)
         replay = method.recall(lane, inputs, recall_key) if replaying else None
@@ -103,7 +109,10 @@ def make_step(
             return method.loss(model, params, lane, batch, loss_key)
 
         grads, stats = gradient(objective, lane.params, unlifted=unlifted)
-        changed = method.after_grad(model, lane, grads, batch, loss_key)
+        pulled = grads
+        for centre in pretrained:  # one, or none
+            pulled = pull(grads, lane.params, centre, training.public_pull)
+        changed = method.after_grad(model, lane, pulled, batch, loss_key)
         params, optimiser = optimiser.step(lane.params, changed, **settings)
         moved = lane._replace(params=params, stats=stats)
         return method.after_step(lane.params, moved, grads), optimiser
