@@ -471,3 +471,55 @@ def test_stored_experiments_of_earlier_versions_are_read():
     assert Experiment.from_json(stored) == experiment
     with pytest.raises(ConfigError, match="harmonised"):
         Experiment.from_json({**stored, "harmonise": "combat"})
+
+
+def public_config(learner: dict[str, Any], **tables: Any) -> dict[str, Any]:
+    dataset = {"name": "simulated", "sites": ["A", "B"]}
+    row = {"model": "linear", **learner}
+    given = {"base_model": {"sites": ["C"]}, "dataset": dataset, **tables}
+    return config(learner=[row], **{k: v for k, v in given.items() if v is not None})
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (
+            public_config({"method": "finetune"}, training={"public_replay": -1}),
+            "public_replay = -1 is too small",
+        ),
+        (
+            public_config({"method": "finetune"}, training={"public_pull": "much"}),
+            "public_pull = 'much' is not a number",
+        ),
+        (
+            public_config(
+                {"method": "er"}, training={"public_replay": 8}, base_model=None
+            ),
+            "use public subjects, but the run has none. Add a [base_model] table",
+        ),
+        (
+            public_config(
+                {"method": "er", "training": {"public_pull": 1.0}, "base_model": False}
+            ),
+            "which base_model = false takes from this row",
+        ),
+        (
+            public_config({"method": "analytic", "training": {"public_replay": 8}}),
+            "belong to gradient steps, and this row takes none",
+        ),
+    ],
+)
+def test_uses_of_public_subjects_without_effect_are_refused(data, says):
+    assert says in parse_error(data)
+
+
+def test_uses_of_public_subjects_arrive():
+    made = parse(
+        public_config(
+            {"method": "er", "training": {"public_replay": 8}},
+            training={"public_pull": 0.5},
+        )
+    )
+    (spec, *_) = made.specs(["A", "B"])
+    assert (spec.training.public_replay, spec.training.public_pull) == (8, 0.5)
+    parse(public_config({"method": "analytic"}, training={"public_pull": 0.5}))

@@ -289,3 +289,44 @@ def test_a_seeds_network_is_pretrained_once(data, tmp_path, monkeypatch):
         for k, v in grouped.lanes.first_lane(node.spec).params.items():
             torch.testing.assert_close(v, lane[node.spec.seed].params[k])
     assert len(seen) == 1
+
+
+def test_replayed_public_subjects_and_a_pull_change_rows_with_a_base_model_alone(
+    data, tmp_path, monkeypatch
+):
+    pretrained = []
+    real = lane_storage.pretrain
+
+    def count(model, view, seeds, training, device):
+        pretrained.append(training)
+        return real(model, view, seeds, training, device)
+
+    monkeypatch.setattr(lane_storage, "pretrain", count)
+    plain = Component("finetune")
+    rows = [
+        LearnerSpec(plain, LOG, title="pretrained"),
+        LearnerSpec(plain, LOG, title="replayed", training={"public_replay": 4}),
+        LearnerSpec(plain, LOG, title="pulled", training={"public_pull": 50.0}),
+        LearnerSpec(plain, LOG, title="alone", base_model=False),
+        LearnerSpec(Component("analytic"), LOG, title="ridge"),
+    ]
+    found = {}
+    for name, training in (("rows", {}), ("all", {"public_replay": 4})):
+        settings = Training(epochs=2, batch_size=8, **training)
+        wanted = experiment(data, *rows, training=settings, orders=1)
+        runs = run(tmp_path / name, wanted)
+        found[name] = {
+            one.spec.learner.title: np.concatenate([*one.scores.values()], axis=1)
+            for one in runs
+        }
+    assert len(pretrained) == 2  # one network per run folder
+    assert not any(training.uses_public for training in pretrained)
+    titles = ("pretrained", "replayed", "pulled")
+    assert len({found["rows"][title].tobytes() for title in titles}) == 3
+    # stated for all rows it reaches those that have public subjects and take gradient steps
+    for title, same in (
+        ("pretrained", "replayed"),
+        ("alone", "alone"),
+        ("ridge", "ridge"),
+    ):
+        np.testing.assert_array_equal(found["all"][title], found["rows"][same])

@@ -118,3 +118,19 @@ def test_base_model_and_memory_are_stated(sentences):
     )
     assert "without the base model" in sentences["ridge"]
     assert "memory between sites of at most 2 MB" in sentences["ours"]
+
+
+def test_what_public_subjects_did_beyond_pretraining_is_stated():
+    public = BaseModelSpec(Component("folder", {"path": "public.npz"}))
+    used = replace(FORGE, training={"public_replay": 16, "public_pull": 3.0})
+    ridge = replace(RIDGE, base_model=True)
+    for learner, wanted in (
+        (used, True),
+        (replace(used, base_model=False), False),
+        (ridge, False),
+    ):
+        training = Training(public_replay=16, public_pull=3.0)
+        runs = with_spec(learner.title, learner, base_model=public, training=training)
+        text = methods_paragraphs(runs, 100)[1]
+        assert ("16 public subjects in every batch" in text) is wanted
+        assert ("1.5 times the squared distance" in text) is wanted

@@ -261,7 +261,9 @@ def _require_public(made: Experiment, learner: LearnerSpec, where: str) -> None:
         return  # stated for all rows: those without gradient steps leave it aside
     row = f"{where}: learner '{learner.title}'"
     if not learner.base_model:
-        what = f"{both} need the base model, which base_model = false takes from this row."
+        what = (
+            f"{both} need the base model, which base_model = false takes from this row."
+        )
         raise ConfigError(what, where=row, do="Remove one of the two.")
     methods = registries()["method"]
     name = learner.method.name

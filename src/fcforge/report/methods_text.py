@@ -198,9 +198,25 @@ def _training(spec: RunSpec) -> str:
 
 
 def _base_model(spec: RunSpec) -> str:
-    """Name the base model that a learner starts from; empty where the run has none."""
+    """Name the base model that a learner starts from, and what else its public subjects did.
+
+    Empty where the run has none.
+    """
     if spec.base_model is None:
         return ""
     if not spec.learner.base_model:
         return "without the base model"
-    return f"with a base model of public subjects ({_component('datasets', spec.base_model.dataset)})"
+    dataset = _component("datasets", spec.base_model.dataset)
+    text = f"with a base model of public subjects ({dataset})"
+    training = replace(spec.training, **spec.learner.training)
+    if not trains_network(spec.learner):
+        return text
+    if training.public_replay:
+        joined = counted(training.public_replay, "public subject")
+        text += f", {joined} in every batch"
+    if training.public_pull:
+        text += (
+            f", a penalty of {training.public_pull / 2:g} times the squared distance from the "
+            "parameters of the network trained on the public subjects"
+        )
+    return text
