@@ -103,8 +103,8 @@ def lanes_step(
     inputs = bank.inputs(learner.model)
     step = lift(make_step(learner, Training(), inputs, bank.y, replaying=replay), n)
     if device.startswith("cuda"):
-        step = Graphed(step, carried=2)
-    state = [stack(lanes), stack([Adam.start(la.params) for la in lanes])]
+        step = Graphed(step, carried=3)
+    state = [stack(lanes), stack([Adam.start(la.params) for la in lanes]), {}]
     chosen = rows[
         torch.randint(len(rows), (BATCH,) if n == 1 else (n, BATCH), device=bank.device)
     ]

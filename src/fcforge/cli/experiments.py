@@ -22,6 +22,7 @@ from fcforge.cli.options import (
     DryRun,
     Folder,
     Jobs,
+    Log,
     Out,
     Overrides,
     run_folder,
@@ -29,8 +30,8 @@ from fcforge.cli.options import (
 )
 from fcforge.core.errors import FCForgeError
 from fcforge.core.files import write_text
-from fcforge.core.formatting import duration, printable
-from fcforge.core.options import CheckRequest
+from fcforge.core.formatting import counted, duration, printable
+from fcforge.core.options import CheckRequest, LogFormat
 
 if TYPE_CHECKING:
     from fcforge.evaluation.tables import Row
@@ -103,6 +104,7 @@ def run(
     jobs: Jobs = 0,
     device: Device = "auto",
     cluster: Cluster = "",
+    log: Log = None,
     as_json: AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
@@ -114,7 +116,9 @@ def run(
     if dry_run:
         _print_cost(prepared, folder, place.jobs)
         return
-    _train(prepared, folder, place)
+    _train(prepared, folder, place, log)
+    if log:
+        _say_log(prepared, folder, log)
     _report(folder, folder / "report.html", as_json)
 
 
@@ -141,18 +145,33 @@ def _print_cost(prepared: "Prepared", folder: Path, jobs: int) -> None:
     print(cost_text(cost, prepared.plan, jobs))
 
 
-def _train(prepared: "Prepared", folder: Path, place: "Place") -> None:
+def _train(
+    prepared: "Prepared", folder: Path, place: "Place", log: LogFormat | None = None
+) -> None:
     from fcforge.experiments.run import train
 
     say(f"{prepared.plan.words} on {place.words}")
     started = time.monotonic()
     try:
         with progress_on_stderr("training") as progress:
-            train(prepared, folder, place, progress)
+            train(prepared, folder, place, progress, log)
     except KeyboardInterrupt:  # typer would end without a word
         say("stopped; the same command again continues.", style="yellow")
         raise typer.Exit(130) from None
     say(f"trained in {duration(time.monotonic() - started)}.")
+
+
+def _say_log(prepared: "Prepared", folder: Path, log: LogFormat) -> None:
+    """Name the log of a run, and the site trainings that are not in it."""
+    from fcforge.experiments.logs import LOG_PATHS, unlogged
+    from fcforge.experiments.store import Store
+
+    say(f"log: {folder / LOG_PATHS[log]}")
+    missing = unlogged(Store(folder), prepared.plan)
+    if missing:
+        what = counted(len(missing), "site training")
+        text = "ran without a log, so the log does not have them. Another --out trains them again."
+        say(f"{what} {text}", style="yellow")
 
 
 def status(folder: Folder, as_json: AsJson = False) -> None:

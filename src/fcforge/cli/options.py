@@ -5,15 +5,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer import Argument, Option
 
-from fcforge.core.options import ALLOW_CODE, JSON
-
-if TYPE_CHECKING:
-    pass
+from fcforge.core.options import ALLOW_CODE, JSON, LogFormat
 
 
 # -- options ---------------------------------------------------------------------------------------
@@ -41,6 +38,10 @@ Jobs = Annotated[int, Option(min=0, help="Worker processes; 0 uses all cores.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only estimate time and disk space.")]
 Cluster = Annotated[
     str, Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")
+]
+Log = Annotated[
+    LogFormat | None,
+    Option(help="Write losses, accuracy and quotas of every epoch to the run folder."),
 ]
 Device = Annotated[str, Option(help="cpu, cuda, or auto.")]
 AsJson = Annotated[bool, Option("--json", help=JSON)]

@@ -57,6 +57,7 @@ class Request(Validated):
 
 # -- options that several commands share ----------------------------------------------------------
 Kind = Literal["auto", "fc", "fisher_z", "timeseries"]
+LogFormat = Literal["csv", "tensorboard"]
 JSON = "Print JSON for a program to read."
 KIND = "Content of the files: FC matrices, Fisher z or time series."
 

@@ -140,8 +140,8 @@ class LaneStorage:
             total += min(taken, self.parts.loader.state_bytes.get(pool, taken))
         return total + sum(v.numel() * v.element_size() for v in counted(lane.state))
 
-    def write(self, node: Node, lane: Lane, seconds: float) -> None:
-        """Evaluate a lane on every site and store the node."""
+    def write(self, node: Node, lane: Lane, seconds: float, log: Any = None) -> None:
+        """Evaluate a lane on every site and store the node, with the log of its training."""
         state, rows = self.parts.loader.to_places(lane.state)
         pools, pool, item = self.parts.loader.bank.address(rows)
         held = Counter(pools[k] for k in pool.tolist())
@@ -154,10 +154,10 @@ class LaneStorage:
         if node.depth and node.continued:
             stored = {**lane._replace(state=state).named(), POOL: pool, ITEM: item}
         found = self.parts.evaluator(node.spec).scores(lane)
-        self.write_node(node, facts, found, stored)
+        self.write_node(node, facts, found, stored, log)
 
     def write_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
-        """Write scores, and tensors where there are some."""
+        """Write scores, and tensors and a log where there are some."""
         fixed = {"spec": node.spec.to_json(), "parent": node.parent}
         meta = {**fixed, **facts, "environment": describe(self.device)}
         self.store.write_node(node.key, meta, *arrays)

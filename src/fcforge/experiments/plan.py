@@ -29,6 +29,8 @@ class Node:
         there the method only takes in the site's subjects.
     continued : bool
         Whether a later node of the plan starts from this one, so that its state is stored.
+    logged : bool
+        Whether its folder keeps a log of the training (`fcforge.training.logging`).
     """
 
     key: str
@@ -36,6 +38,7 @@ class Node:
     parent: str | None
     shown: int = 1
     continued: bool = True
+    logged: bool = False
 
     @property
     def title(self) -> str:

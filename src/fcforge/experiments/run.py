@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.core.errors import StoreError
+from fcforge.core.options import LogFormat
 from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
 from fcforge.data.confounds import require_covariates
@@ -15,6 +16,7 @@ from fcforge.experiments.collect import describe_sites, stored_plan
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_code import import_dataset, import_parts
 from fcforge.experiments.execute import Place, default_jobs, run_lanes, run_local
+from fcforge.experiments.logs import exported
 from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import Plan, make_plan, stored_runs
 from fcforge.experiments.public_subjects import resolve_public
@@ -175,7 +177,13 @@ def training_store(prepared: Prepared, folder: str | Path) -> Iterator[Store]:
         yield open_store(prepared, folder)
 
 
-def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) -> Store:
+def train(
+    prepared: Prepared,
+    folder: Path,
+    place: Place,
+    progress: Progress,
+    log: LogFormat | None = None,
+) -> Store:
     """Train what the run folder does not hold yet, or holds damaged.
 
     Parameters
@@ -186,6 +194,8 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
         Device, worker processes or cluster.
     progress : callable
         Called with the number of site trainings done, their total, and the last one.
+    log : {"csv", "tensorboard"}, optional
+        Keep a log of every site training and write it into the folder in this format.
     """
     from fcforge.experiments.cluster import open_cluster, run_on
 
@@ -193,13 +203,15 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
     with (
         open_cluster(place.cluster) if place.cluster else nullcontext() as client,
         training_store(prepared, folder) as store,
+        exported(store, prepared.plan, log, progress) as (plan, shown),
     ):
         if client is None:
+            todo = replace(prepared, plan=plan)
             run_experiment(
-                prepared, store, jobs=place.jobs, device=place.device, progress=progress
+                todo, store, jobs=place.jobs, device=place.device, progress=shown
             )
         else:
-            run_on(client, Work(prepared.plan, store, progress))
+            run_on(client, Work(plan, store, shown))
     return store
 
 

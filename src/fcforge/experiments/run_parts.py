@@ -137,6 +137,15 @@ class RunParts:
         if n := self.learner(spec).method.n_synthetic:
             self.loader.synthetic(self.sites(spec)[spec.order[-1]], spec, n)
 
+    def generator_history(self, spec: RunSpec) -> dict[str, list[float]]:
+        """Return the terms of the loss that the last site's generator was fitted with, by epoch."""
+        if not self.learner(spec).method.n_synthetic:
+            return {}
+        site = self.sites(spec)[spec.order[-1]]
+        generator, state, _ = self.loader.fit_generator(site, spec)
+        history = generator.history(state.model)
+        return {name: values.tolist() for name, values in history.items()}
+
     def fit_generators(self, nodes: Sequence[Node]) -> None:
         """Fit the generators of the nodes' last sites on this trainer's device, side by side.
 

@@ -8,6 +8,7 @@ Layout::
     OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site
     OUT/nodes/<key>/lane.safetensors   parameters, batch-norm statistics, method state; only
                                        while a later node of the plan is still to start from it
+    OUT/nodes/<key>/log.json     with `fcforge run --log`: losses, accuracy and quotas by epoch
     OUT/generators/              fitted generators by content hash
     OUT/.lock                    held by the command that trains into the folder
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 META = "meta.json"
 SCORES = "scores.npz"
 LANE = "lane.safetensors"
+LOG = "log.json"
 FORMAT = 6  # raise it when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
@@ -58,7 +60,7 @@ class NodeFiles(NamedTuple):
     Attributes
     ----------
     scores : bool
-        Whether the scores and facts are there, as they were written.
+        Whether the scores, the facts and, if it has one, the log are there, as they were written.
     lane : bool
         Whether the lane is there, as it was written.
     """
@@ -131,6 +133,7 @@ class Store:
         meta: Mapping[str, Any],
         scores: Mapping[str, np.ndarray],
         tensors: "Mapping[str, Tensor] | None" = None,
+        log: Any = None,
     ) -> None:
         """Write a node. A node that exists (another worker was faster) stays.
 
@@ -142,6 +145,8 @@ class Store:
         scores : mapping of site to ndarray
         tensors : mapping of str to Tensor, optional
             The node's lane, if a later node starts from it.
+        log : optional
+            Log of the node's training, as JSON.
         """
         from safetensors import SafetensorError
         from safetensors.torch import save_file
@@ -154,6 +159,8 @@ class Store:
                 if tensors is not None:
                     on_cpu = {n: v.contiguous().cpu() for n, v in tensors.items()}
                     save_file(on_cpu, folder / LANE)
+                if log is not None:
+                    (folder / LOG).write_text(json.dumps(log))
                 files = {path.name: _fingerprint(path) for path in folder.iterdir()}
                 facts = {**meta, "sites": list(scores), "files": files}
                 text = json.dumps(_signed(facts), indent=1, sort_keys=True)
@@ -199,6 +206,14 @@ class Store:
         with self._reading(key, LANE, files) as data:
             return dict(sorted(load(data.getvalue()).items()))
 
+    def read_log(self, key: str) -> Any:
+        """Return the log of a node's training, or None if it was trained without one."""
+        _, files = self._meta(key)
+        if LOG not in files:
+            return None
+        with self._reading(key, LOG, files) as data:
+            return json.loads(data.getvalue())
+
     def has_lane(self, key: str) -> bool:
         """Return whether a node's lane is stored."""
         return (self.folder(key) / LANE).is_file()
@@ -222,6 +237,9 @@ class Store:
         for name in (SCORES, LANE):
             path = self.folder(key) / name
             whole[name] = _is_whole(path, files.get(name), checksums)
+        if LOG in files:
+            log = self.folder(key) / LOG
+            whole[SCORES] &= _is_whole(log, files[LOG], checksums)
         return NodeFiles(whole[SCORES], whole[LANE])
 
     def complete(

@@ -8,6 +8,7 @@ import torch
 
 from fcforge.core.errors import FCForgeError
 from fcforge.core.spec import RunSpec
+from fcforge.core.training_log import SiteLog
 from fcforge.data.cohort import Cohort
 from fcforge.experiments.lane_storage import LaneStorage, edge_bytes
 from fcforge.experiments.pipelines import Pipeline, pipeline_of, scores_after
@@ -118,11 +119,15 @@ class Trainer:
             if node.spec.learner != spec.learner:  # alike but for the method's factors
                 job = job._replace(method=self.parts.learner(node.spec).method)
             jobs.append(job)
+        logged = members[0][0].logged
+        logs = [SiteLog() for _ in jobs]
         started = time.perf_counter()
-        lanes = self._learn(spec, jobs)
+        lanes = self._learn(spec, jobs, logs=logs if logged else None)
         seconds = (time.perf_counter() - started) / len(members)
-        for (node, _), lane in zip(members, lanes, strict=True):
-            self.lanes.write(node, lane, seconds)
+        for (node, _), lane, log in zip(members, lanes, logs, strict=True):
+            if logged:
+                log.add_history(self.parts.generator_history(node.spec))
+            self.lanes.write(node, lane, seconds, log.to_json() if logged else None)
 
     def job(self, spec: RunSpec, lane: Lane) -> Job:
         """Return the job of a lane that is to learn the last site of a spec's order."""
@@ -140,10 +145,16 @@ class Trainer:
         return lane
 
     def _learn(
-        self, spec: RunSpec, jobs: Sequence[Job], *, fit: bool = True
+        self,
+        spec: RunSpec,
+        jobs: Sequence[Job],
+        *,
+        fit: bool = True,
+        logs: Sequence[SiteLog] | None = None,
     ) -> Sequence[Lane]:
+        learner = self.parts.learner(spec)
         bank = self.parts.loader.bank
-        return learn_site(self.parts.learner(spec), jobs, bank, spec.training, fit=fit)
+        return learn_site(learner, jobs, bank, spec.training, fit=fit, logs=logs)
 
     def _run_pipeline(self, node: Node, pipeline: Pipeline) -> None:
         """Train an estimator on the public people and the node's sites, and store its scores."""

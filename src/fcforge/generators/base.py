@@ -203,6 +203,16 @@ class Generator(Checked, ABC):
             )
         return y
 
+    def history(self, model: Any) -> dict[str, Tensor]:
+        """Return the terms of the training loss by name, each of shape (epochs,); none by default.
+
+        Parameters
+        ----------
+        model : NamedTuple
+            The fitted `state_type`.
+        """
+        return {}
+
     @classmethod
     def in_lanes(cls) -> bool:
         """Return whether several sites are trained side by side, which is faster on a GPU."""

@@ -24,7 +24,6 @@ from fcforge.replay.state import ABSENT, from_named, named
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
 EVERY = get_args(Kind)
 DependsOn = Literal["order", "set", "site", "all"]
-Loss = tuple[Tensor, Params]  # and the batch-norm statistics after the step
 
 
 class Lane(NamedTuple):
@@ -77,6 +76,25 @@ class Lane(NamedTuple):
             part, key = name.split("/", 1)
             parts[part][key] = value
         return cls(parts["params"], parts["stats"], from_named(state, parts["state"]))
+
+
+class Loss(NamedTuple):
+    """Loss of one training step.
+
+    Attributes
+    ----------
+    total : Tensor, scalar
+        The number whose gradient is taken.
+    stats : dict of Tensor
+        Batch-norm statistics after the step.
+    terms : dict of Tensor
+        Terms of the total by name, each with its weight, so that they add up to it. They are only
+        logged (`fcforge.training.logging`); without terms the log has the total alone.
+    """
+
+    total: Tensor
+    stats: Params
+    terms: dict[str, Tensor] = {}
 
 
 class Batch(NamedTuple):
@@ -276,7 +294,9 @@ class Method(Checked):
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Return the scalar loss of `params` and the batch-norm statistics after the step.
+        """Return the loss of `params`, the batch-norm statistics after the step, and the terms.
+
+        A plain tuple of the first two is a `Loss` without named terms.
 
         Parameters
         ----------
@@ -289,7 +309,8 @@ class Method(Checked):
             Random key, for dropout.
         """
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
-        return label_loss(out.logits, batch.y), out.stats
+        current = label_loss(out.logits, batch.y)
+        return Loss(current, out.stats, {"current": current})
 
     def after_grad(
         self, model: Model, lane: Lane, grads: Params, batch: Batch, key: Tensor
@@ -326,6 +347,26 @@ class Method(Checked):
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """Return scores (n, n_outputs): a logit of each class, or a number."""
         return model.apply(lane.params, lane.stats, inputs).logits
+
+    # -- for a log, pure, lifted over lanes --------------------------------------------------------
+    def penalties(self, lane: Lane) -> dict[str, Tensor]:
+        """Return the penalties by name whose gradients `after_grad` adds; they are only logged."""
+        return {}
+
+    def observations(self, before: Lane, lane: Lane) -> dict[str, Tensor]:
+        """Return numbers to log after `begin_epoch`, by name.
+
+        Parameters
+        ----------
+        before, lane : Lane
+            Before and after `begin_epoch`.
+
+        Returns
+        -------
+        dict of Tensor
+            Scalars, or one number of each past site, shape (T,). NaN is not logged.
+        """
+        return {}
 
     # -- schedule and limits ---------------------------------------------------------------------
     def updates_at(self, epoch: int, epochs: int) -> bool:

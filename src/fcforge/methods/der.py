@@ -9,7 +9,7 @@ from torch import Tensor
 from fcforge.core.randomness import fold
 from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import Lane, Replay, is_used, label_loss
-from fcforge.methods.shared.rehearsal import TwoBatches
+from fcforge.methods.shared.rehearsal import Terms, TwoBatches
 from fcforge.replay.memory import uniform_slots
 
 
@@ -40,9 +40,10 @@ class DER(TwoBatches):
     source = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
     terms = "alpha"
 
-    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
         """Add the distance of the logits from the stored ones."""
-        return current + self.alpha * (z - replay.logits).square().mean()
+        past = self.alpha * (z - replay.logits).square().mean()
+        return current + past, {"current": current, "logits": past}
 
 
 @limits(beta=at_least(0))
@@ -74,13 +75,14 @@ class DERPP(DER):
         weight = torch.full(slots.shape, 1.0 / slots.shape[0], device=slots.device)
         return slots, weight
 
-    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
         """Add the cross-entropy of the first draw and the distance of the logits of the second."""
         n = self.replay
-        terms = []
+        terms = {}
         if is_used(self.beta):
-            terms.append(self.beta * label_loss(z[:n], replay.y[:n]))
+            terms["replay"] = self.beta * label_loss(z[:n], replay.y[:n])
         if is_used(self.alpha):
             distance = (z[-n:] - replay.logits[-n:]).square().mean()
-            terms.append(self.alpha * distance)
-        return current + torch.stack(terms).sum()
+            terms["logits"] = self.alpha * distance
+        total = current + torch.stack(list(terms.values())).sum()
+        return total, {"current": current, **terms}

@@ -153,14 +153,20 @@ class Forge(SyntheticMemory, metaclass=Variants):
         current, replayed = both_batches(model, params, lane, batch, key, self.forward)
         l1, *weights = self.weights
         past = l1 * label_loss(replayed.logits, replay.y, replay.weight)
-        past = sum(self.distances(replayed, replay, replay.weight, weights), past)
+        distances = self.distances(replayed, replay, replay.weight, weights)
+        terms = {"replay": past, **distances}
+        past = sum(distances.values(), past)
         if self.sum_sites:
             past = past * n_learned(lane)
+            terms = {name: term * n_learned(lane) for name, term in terms.items()}
         if teacher := lane.state.teacher:
             taught = model.apply(teacher.params, teacher.stats, batch.inputs)
             even = torch.full_like(current.logits[:, 0], 1.0 / len(batch.y))
-            past = sum(self.distances(current, taught, even, weights), past)
-        return label_loss(current.logits, batch.y) + past, replayed.stats
+            distances = self.distances(current, taught, even, weights)
+            terms |= {f"current {name}": term for name, term in distances.items()}
+            past = sum(distances.values(), past)
+        label = label_loss(current.logits, batch.y)
+        return Loss(label + past, replayed.stats, {"current": label, **terms})
 
     def distances(
         self,
@@ -168,8 +174,8 @@ class Forge(SyntheticMemory, metaclass=Variants):
         teacher: Output | Replay,
         weight: Tensor,
         factors: Sequence[Factor],
-    ) -> list[Tensor]:
-        """Return the weighted distances of logits and readouts from a teacher's.
+    ) -> dict[str, Tensor]:
+        """Return the weighted distances of logits and readouts from a teacher's, by name.
 
         Parameters
         ----------
@@ -180,14 +186,15 @@ class Forge(SyntheticMemory, metaclass=Variants):
         factors : sequence of float
             Loss weights of logits and readout distillation.
         """
-        pairs = [(student.logits, teacher.logits)]
+        pairs = {"logits": (student.logits, teacher.logits)}
         if teacher.embedding.shape[-1]:  # else readouts never change: the term is zero
-            pairs.append((student.embedding, teacher.embedding))
-        terms = []
-        for factor, (value, target) in zip(factors, pairs, strict=False):
+            pairs["readout"] = (student.embedding, teacher.embedding)
+        terms = {}
+        for factor, name in zip(factors, pairs, strict=False):
+            value, target = pairs[name]
             square = (value - target).square()
             each = square.mean(-1) if self.loss_form == "mean" else square.sum(-1)
-            terms.append(factor * (weight * each).sum())
+            terms[name] = factor * (weight * each).sum()
         return terms
 
 

@@ -55,6 +55,7 @@ class LwF(Taught):
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
         taught = model.apply(teacher.params, teacher.stats, batch.inputs).logits
         weight = self.strength * self.temperature**2
-        loss = label_loss(out.logits, batch.y)
-        distilled = distillation(taught, out.logits, self.temperature)
-        return loss + weight * distilled, out.stats
+        current = label_loss(out.logits, batch.y)
+        distilled = weight * distillation(taught, out.logits, self.temperature)
+        terms = {"current": current, "logits": distilled}
+        return Loss(current + distilled, out.stats, terms)

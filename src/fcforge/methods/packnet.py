@@ -161,7 +161,8 @@ class PackNet(Method):
         """Return the cross-entropy, with batch norm as the first site left it."""
         frozen = bool(lane.stats) and lane.state.sites.shape[0] > 1
         out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)
-        return label_loss(out.logits, batch.y), out.stats
+        current = label_loss(out.logits, batch.y)
+        return Loss(current, out.stats, {"current": current})
 
     def after_grad(
         self, model: Model, lane: Lane, grads: Params, batch: Batch, key: Tensor

@@ -121,7 +121,7 @@ class PDGNN(Method):
         counts = torch.cat([torch.ones_like(batch.y), (memory.site >= 0).long()])
         out = model.apply(params, lane.stats, {"topology": x}, train=True, key=key)
         loss = balanced_cross_entropy(out.logits, y, counts.to(x.dtype))
-        return loss, out.stats
+        return Loss(loss, out.stats, {"current and replay": loss})
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Store embeddings of the site; those of earlier sites make room."""

@@ -13,6 +13,8 @@ features, and the network before this site as the teacher.
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import torch
@@ -161,15 +163,16 @@ class UGCL(Taught, Rehearsal):
             then, _ = graph_view(
                 model, teacher.params, teacher.stats, replay.inputs, None
             )
-        loss = label_loss(now.logits[:n], batch.y)
+        current = label_loss(now.logits[:n], batch.y)
         nodes, readout, logits = (part[n:] for part in now)
         near = neighbours(replay.inputs)
         cosine = F.cosine_similarity(readout, then.readout, dim=-1)
         apart = local_divergence(then.nodes, nodes, near, self.tau)
-        past = (
-            self.rehearsal * label_loss(logits, replay.y, replay.weight)
-            + self.logits_weight * (logits - then.logits).square().mean()
-            + self.global_weight * (1.0 - cosine).mean()
-            + self.local_weight * apart
-        )
-        return loss + past, stats
+        terms = {
+            "replay": self.rehearsal * label_loss(logits, replay.y, replay.weight),
+            "logits": self.logits_weight * (logits - then.logits).square().mean(),
+            "readout": self.global_weight * (1.0 - cosine).mean(),
+            "structure": self.local_weight * apart,
+        }
+        past = reduce(add, terms.values())
+        return Loss(current + past, stats, {"current": current, **terms})

@@ -220,7 +220,7 @@ class HCTS(metaclass=Variants):
         state : HCTSState
         choice : Choice
         """
-        gain = self.reward(state, contexts)
+        gain = self.reward(state, contexts.ce)
         state = self.credit(state, gain, state.seen)
         state, choice = self.choose(state, contexts, key, capacity)
         return self.looked(state, contexts), choice
@@ -233,9 +233,16 @@ class HCTS(metaclass=Variants):
             state = state._replace(prototypes=contexts.prototypes)
         return state
 
-    def reward(self, state: HCTSState, contexts: Contexts) -> Tensor:
-        """Return the reward (T,) of the last choice: 0 where nothing changed."""
-        return reward(state.ce, contexts.ce, self.reward_scale) - 0.5
+    def reward(self, state: HCTSState, ce: Tensor) -> Tensor:
+        """Return the reward (T,) of the last choice: 0 where nothing changed.
+
+        Parameters
+        ----------
+        state : HCTSState
+        ce : Tensor of shape (T,)
+            Cross-entropy of each site now.
+        """
+        return reward(state.ce, ce, self.reward_scale) - 0.5
 
     def credit(self, state: HCTSState, gain: Tensor, seen: Tensor) -> HCTSState:
         """Update both levels with the rewards `gain` (T,) of the sites where `seen` (T,)."""
@@ -347,9 +354,9 @@ class PaperHCTS(HCTS):
     keeps_prototypes: ClassVar[bool] = True
     UPDATE_JITTER: ClassVar[float] = 0.0
 
-    def reward(self, state: HCTSState, contexts: Contexts) -> Tensor:
+    def reward(self, state: HCTSState, ce: Tensor) -> Tensor:
         """Return the reward (T,) of the last choice: 1/2 where nothing changed."""
-        return reward(state.ce, contexts.ce, self.reward_scale)
+        return reward(state.ce, ce, self.reward_scale)
 
     def shares(self, gain: Tensor) -> Tensor:
         """Return the share of the budget of each site from its standardised expected gain."""
@@ -400,7 +407,7 @@ class AuthorsHCTS(PaperHCTS):
         self, state: HCTSState, contexts: Contexts, key: Tensor, capacity: int
     ) -> tuple[HCTSState, Choice]:
         """Choose `capacity` subjects, then credit this choice with the last one's reward."""
-        gain = torch.where(state.seen, self.reward(state, contexts), 0.5)
+        gain = torch.where(state.seen, self.reward(state, contexts.ce), 0.5)
         state, choice = self.choose(state, contexts, key, capacity)
         state = self.credit(state, gain, torch.ones_like(state.seen))
         return self.looked(state, contexts), choice

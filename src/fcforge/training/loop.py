@@ -12,6 +12,7 @@ import torch
 
 from fcforge.core.errors import SealedError
 from fcforge.core.spec import Training
+from fcforge.core.training_log import SiteLog
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.nn.adam import Adam
 from fcforge.nn.tensors import Params
@@ -19,8 +20,9 @@ from fcforge.replay.bank import Bank
 from fcforge.replay.state import rows_of
 from fcforge.training.checkpoint import BestEpoch
 from fcforge.training.lanes import Job, stack, unstack
+from fcforge.training.logging import NoRecorder, Recorder
 from fcforge.training.schedule import batch_rows, epoch_keys
-from fcforge.training.step import lifted_steps
+from fcforge.training.step import capture, lifted_steps
 
 Tick = Callable[[], Any]
 
@@ -33,6 +35,7 @@ def learn_site(
     *,
     fit: bool = True,
     tick: Tick = lambda: None,
+    logs: Sequence[SiteLog] | None = None,
 ) -> list[Lane]:
     """Teach one site to every lane of `jobs` and seal the site.
 
@@ -48,6 +51,8 @@ def learn_site(
         False only shows the site to the method, which learns it together with a later one.
     tick : callable
         Called after every epoch.
+    logs : sequence of SiteLog, optional
+        Empty logs, one per job, that the training is written to.
 
     Returns
     -------
@@ -57,7 +62,9 @@ def learn_site(
     lanes = [job.lane for job in jobs]
     if fit and learner.method.fits and training.epochs > 0:
         with matmul_precision(training.precision):
-            lanes = learn_lanes(learner, jobs, bank, training, tick, graphed=True)
+            lanes = learn_lanes(
+                learner, jobs, bank, training, tick, graphed=True, logs=logs
+            )
     lanes = [
         end_site(job.learner(learner), job, lane)
         for job, lane in zip(jobs, lanes, strict=True)
@@ -75,12 +82,13 @@ def learn_lanes(
     tick: Tick,
     *,
     graphed: bool,
+    logs: Sequence[SiteLog] | None = None,
 ) -> list[Lane]:
     """Train all epochs of one site for all jobs.
 
     Parameters
     ----------
-    learner, jobs, bank, training, tick
+    learner, jobs, bank, training, tick, logs
         As for `learn_site`.
     graphed : bool
         Whether a GPU captures the steps as CUDA graphs.
@@ -95,21 +103,40 @@ def learn_lanes(
     epochs, steps = rows.shape[-3:-1]
     lane = stack([job.lane for job in jobs])
     optimiser = stack([Adam.start(job.lane.params) for job in jobs])
-    begin_epoch, step = lifted_steps(learner, training, bank, jobs, graphed=graphed)
+    captured = graphed and bank.device.type == "cuda" and learner.model.lifts
+    begin_epoch, step = lifted_steps(
+        learner, training, bank, jobs, captured=captured, logged=logs is not None
+    )
     best = BestEpoch(learner, jobs, training, bank)
     centre = pretrained_centre(jobs, training)
-    keys = epoch_keys(jobs, epochs, steps, rows.device)
+    keys = list(epoch_keys(jobs, epochs, steps, rows.device))
+    recorder = NoRecorder()
+    sums: Params = {}
+    if logs is not None:
+        recorder = Recorder(learner, jobs, training, bank, logs)
+        # a step that is thrown away shows which terms there are
+        given = rows[..., 0, 0, :], keys[0][1][0], *centre
+        first = step(lane, optimiser, {}, *given)[2]
+        sums = {name: torch.zeros_like(term) for name, term in first.items()}
+    if captured:
+        replaying = jobs[0].site.position > 0
+        begin_epoch, step = capture(learner, begin_epoch, step, replaying=replaying)
     for epoch, (begin_key, keys_of_steps) in enumerate(keys):
         if method.updates_at(epoch, epochs):
+            before = lane
             (lane,) = begin_epoch(lane, begin_key)
+            recorder.refreshed(epoch, before, lane)
         factor = method.restart(epoch, epochs)
         if factor is not None:
             optimiser = optimiser.restart(factor)
         for s, step_key in enumerate(keys_of_steps):
             batch = rows[..., epoch, s, :]
-            lane, optimiser = step(lane, optimiser, batch, step_key, *centre)
+            given = batch, step_key, *centre
+            lane, optimiser, sums = step(lane, optimiser, sums, *given)
+        sums = recorder.trained(epoch, lane, optimiser, sums, steps)
         best.update(lane)
         tick()
+    recorder.close()
     return unstack(best.lanes(lane), len(jobs))
 
 

@@ -10,13 +10,15 @@ from torch.utils import _pytree as pytree
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import fold
 from fcforge.core.spec import Training
-from fcforge.methods.base import Batch, Lane, Learner
+from fcforge.methods.base import Batch, Lane, Learner, Loss
 from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.nn.tensors import Inputs, Params
 from fcforge.replay.bank import Bank, gather
 from fcforge.replay.memory import drawn_by_weight
 from fcforge.training.lanes import Job, lift_learner
+
+TOTAL = "total"  # name of the whole loss among its terms
 
 
 def gradient(
@@ -53,6 +55,11 @@ def pull(grads: Params, params: Params, centre: Params, strength: float) -> Para
     return {k: g + strength * (params[k] - centre[k]) for k, g in grads.items()}
 
 
+def distance(params: Params, centre: Params) -> Tensor:
+    """Return the squared distance of parameters from `centre`."""
+    return torch.stack([(params[k] - centre[k]).square().sum() for k in centre]).sum()
+
+
 def make_step(
     learner: Learner,
     training: Training,
@@ -62,7 +69,8 @@ def make_step(
     replaying: bool,
     unlifted: bool = False,
     weight: Tensor | None = None,
-) -> Callable[..., tuple[Lane, Adam]]:
+    logged: bool = False,
+) -> Callable[..., tuple[Lane, Adam, Params]]:
     """Return one training step of one lane as a pure function.
 
     Parameters
@@ -79,13 +87,17 @@ def make_step(
         Whether the step never runs under `torch.func.vmap`; see `gradient`.
     weight : Tensor, optional
         Training weights of all rows of the bank; replayed subjects are drawn in proportion.
+    logged : bool
+        Whether the step adds the terms of its loss to `sums`.
 
     Returns
     -------
     callable
-        ``step(lane, optimiser, rows, keys, *pretrained) -> (lane, optimiser)``. `rows` are the
-        bank rows (b,) of the batch, `keys` (2,) the random keys of the recall and of the loss
-        (`step_keys`). With `Training.public_pull` the parameters to pull to follow.
+        ``step(lane, optimiser, sums, rows, keys, *pretrained) -> (lane, optimiser, sums)``. `rows`
+        are the bank rows (b,) of the batch, `keys` (2,) the random keys of the recall and of the
+        loss (`step_keys`). With `Training.public_pull` the parameters to pull to follow. `sums`
+        has the sum of each term over the steps so far; it is empty before the first step, and
+        always without a log.
     """
     method = learner.method
     model = learner.model
@@ -93,8 +105,13 @@ def make_step(
     settings = {"lr": lr, "weight_decay": training.weight_decay, "clip": training.clip}
 
     def step(
-        lane: Lane, optimiser: Adam, rows: Tensor, keys: Tensor, *pretrained: Params
-    ) -> tuple[Lane, Adam]:
+        lane: Lane,
+        optimiser: Adam,
+        sums: Params,
+        rows: Tensor,
+        keys: Tensor,
+        *pretrained: Params,
+    ) -> tuple[Lane, Adam, Params]:
         recall_key, loss_key = keys.unbind(-1)
         replay = method.recall(lane, inputs, recall_key) if replaying else None
         if replay is not None and weight is not None:
@@ -105,19 +122,33 @@ def make_step(
             replay = drawn_by_weight(replay, weight, fold(recall_key, 7))
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
-        def objective(params: Params) -> tuple[Tensor, Params]:
-            return method.loss(model, params, lane, batch, loss_key)
+        def objective(params: Params) -> tuple[Tensor, tuple[Params, Params]]:
+            loss = Loss(*method.loss(model, params, lane, batch, loss_key))
+            terms = {**loss.terms, TOTAL: loss.total} if logged else {}
+            return loss.total, (loss.stats, terms)
 
-        grads, stats = gradient(objective, lane.params, unlifted=unlifted)
+        grads, (stats, terms) = gradient(objective, lane.params, unlifted=unlifted)
         pulled = grads
         for centre in pretrained:  # one, or none
             pulled = pull(grads, lane.params, centre, training.public_pull)
         changed = method.after_grad(model, lane, pulled, batch, loss_key)
         params, optimiser = optimiser.step(lane.params, changed, **settings)
         moved = lane._replace(params=params, stats=stats)
-        return method.after_step(lane.params, moved, grads), optimiser
+        if logged:
+            penalties = method.penalties(lane)
+            for centre in pretrained:
+                value = distance(lane.params, centre) * training.public_pull / 2
+                penalties = {**penalties, "public pull": value}
+            sums = added(sums, terms, penalties)
+        return method.after_step(lane.params, moved, grads), optimiser, sums
 
     return step
+
+
+def added(sums: Params, terms: Params, penalties: Params) -> Params:
+    """Return the sums with the terms of a further step; its total includes the penalties."""
+    terms = {**terms, **penalties, TOTAL: sum(penalties.values(), terms[TOTAL])}
+    return {name: sums.get(name, 0.0) + term for name, term in terms.items()}
 
 
 def lifted_steps(
@@ -126,27 +157,46 @@ def lifted_steps(
     bank: Bank,
     jobs: Sequence[Job],
     *,
-    graphed: bool,
+    captured: bool,
+    logged: bool = False,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the method's `begin_epoch` and the training step, both for all lanes at once.
 
-    On a GPU they are captured as CUDA graphs if `graphed` is true and capturing pays.
+    Parameters
+    ----------
+    learner, training, bank, jobs
+        As for `fcforge.training.loop.learn_lanes`.
+    captured : bool
+        Whether the step will be captured as a CUDA graph.
+    logged : bool
+        As for `make_step`.
     """
-    method = learner.method
     inputs = bank.inputs(learner.model)
-    replaying = jobs[0].site.position > 0
-    captured = graphed and bank.device.type == "cuda" and learner.model.lifts
-    given = {"replaying": replaying, "unlifted": len(jobs) == 1 and not captured}
+    given = {
+        "replaying": jobs[0].site.position > 0,
+        "unlifted": len(jobs) == 1 and not captured,
+        "logged": logged,
+    }
 
     def begin_one(own: Learner, lane: Lane, key: Tensor) -> tuple[Lane]:
         return (own.method.begin_epoch(own.model, lane, inputs, key),)
 
-    def one_step(own: Learner, *args: Any) -> tuple[Lane, Adam]:
+    def one_step(own: Learner, *args: Any) -> tuple[Lane, Adam, Params]:
         step = make_step(own, training, inputs, bank.y, weight=bank.weight, **given)
         return step(*args)
 
     begin_epoch = lift_learner(begin_one, learner, jobs)
-    step = lift_learner(one_step, learner, jobs)
-    if captured and method.captures and replaying:
+    return begin_epoch, lift_learner(one_step, learner, jobs)
+
+
+def capture(
+    learner: Learner,
+    begin_epoch: Callable[..., Any],
+    step: Callable[..., Any],
+    *,
+    replaying: bool,
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return both functions of `lifted_steps` as CUDA graphs, `begin_epoch` only where it pays."""
+    if learner.method.captures and replaying:
         begin_epoch = Graphed(begin_epoch, carried=1)
-    return begin_epoch, Graphed(step, carried=2) if captured else step
+    return begin_epoch, Graphed(step, carried=3)

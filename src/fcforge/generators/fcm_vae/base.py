@@ -20,7 +20,7 @@ from fcforge.core.errors import ConfigError
 from fcforge.core.settings import SHARE_BELOW_ONE, above, at_least, limits
 from fcforge.generators.base import RNG, FCBatch, Generator, RNGs, frozen
 from fcforge.generators.coordinates import few, in_parts
-from fcforge.generators.fcm_vae.training import train
+from fcforge.generators.fcm_vae.training import TERMS, train
 from fcforge.generators.latent import kl_per_unit
 from fcforge.graphs import adjacency, binary, edges, laplacian_coordinates, n_rois_of
 from fcforge.nn import layers
@@ -381,6 +381,10 @@ class VAE(Generator):
     def latent_means(self, model: Any, fc: Tensor) -> Tensor:
         """Return the mean of q(z | FC) of every subject, (n, d_z)."""
         return self.encode_all(model.network, self.prepare(fc))[0]
+
+    def history(self, model: Any) -> dict[str, Tensor]:
+        """Return the mean terms of the supervised ELBO of every epoch."""
+        return dict(zip(TERMS, model.history.unbind(-1), strict=True))
 
     def reconstruct(self, model: Any, fc: Tensor) -> Tensor:
         """Return FC (n, R, R) decoded from the encoder's means, without noise."""

@@ -82,6 +82,17 @@ class Anchored(Method):
             for k, g in grads.items()
         }
 
+    def penalties(self, lane: Lane) -> dict[str, Tensor]:
+        """Return the penalty of the present parameters; nothing before the first site has ended."""
+        importance, anchor = lane.state.importance, lane.state.anchor
+        if not importance:
+            return {}
+        each = [
+            (importance[k] * (lane.params[k] - anchor[k]).square()).sum()
+            for k in importance
+        ]
+        return {"penalty": self.pull * torch.stack(each).sum()}
+
 
 def add_anchor(lane: Lane, importance: Params) -> Lane:
     """Add ``sum_j importance_j (theta_j - params_j)^2`` to the pull of the past sites."""

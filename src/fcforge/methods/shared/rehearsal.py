@@ -39,6 +39,7 @@ from fcforge.replay.memory import (
 )
 
 ReplayForward = Literal["joint", "separate"]
+Terms = tuple[Tensor, dict[str, Tensor]]  # a loss and its named, weighted terms
 
 
 class Rehearsed(NamedTuple):
@@ -134,8 +135,8 @@ class TwoBatches(Rehearsal, ABC):
         return sum(is_used(getattr(self, weight)) for weight in self.terms.split())
 
     @abstractmethod
-    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
-        """Return the loss.
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
+        """Return the loss and its terms.
 
         Parameters
         ----------
@@ -154,10 +155,10 @@ class TwoBatches(Rehearsal, ABC):
         if replay is None:
             return super().loss(model, params, lane, batch, key)
         current, replayed = both_batches(model, params, lane, batch, key)
-        loss = self.combine(
+        total, terms = self.combine(
             label_loss(current.logits, batch.y), replayed.logits, replay
         )
-        return loss, replayed.stats
+        return Loss(total, replayed.stats, terms)
 
 
 def both_batches(

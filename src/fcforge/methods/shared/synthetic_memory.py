@@ -373,6 +373,24 @@ class SyntheticMemory(Method):
         hcts, choice = self.hcts.refresh(lane.state.hcts, contexts, key, self.memory)
         return lane.with_state(hcts=hcts, choice=self._kept(choice))
 
+    def observations(self, before: Lane, lane: Lane) -> dict[str, Tensor]:
+        """Return what a refresh chose: the quota of each past site and, of HCTS, its reason.
+
+        The reward is that of the last choice; it is NaN for a site that was in none yet.
+        """
+        seen = {"quota": lane.state.choice.quota}
+        if self.sampling != "hcts":
+            return seen
+        old, new = before.state.hcts, lane.state.hcts
+        reward = self.hcts.reward(old, new.ce)
+        accuracy, forgetting = new.phi.unbind(-1)
+        return {
+            **seen,
+            "reward": torch.where(old.seen, reward, torch.nan),
+            "proxy accuracy": accuracy,
+            "proxy forgetting": forgetting,
+        }
+
     def _kept(self, choice: Choice) -> Choice:
         """Return the choice as a state keeps it: without shares that no draw uses."""
         return choice if self.hcts.draws_by_share else choice._replace(share=ABSENT)

@@ -1,0 +1,117 @@
+"""Record the terms of the loss, learning rate, accuracy and replay of lanes, epoch by epoch."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fcforge.core.spec import Training
+from fcforge.core.training_log import ACCURACY, ERROR, LOSS, RATE, REPLAY, SiteLog
+from fcforge.methods.base import Lane, Learner, label_loss
+from fcforge.nn.adam import Adam
+from fcforge.nn.tensors import Params
+from fcforge.replay.bank import Bank, gather
+from fcforge.training.lanes import Job, lift_learner, stack
+
+
+class NoRecorder:
+    """Recorder of a training without a log: it does nothing."""
+
+    def refreshed(self, epoch: int, before: Lane, lane: Lane) -> None:
+        """Ignore a refresh."""
+
+    def trained(
+        self, epoch: int, lane: Lane, optimiser: Adam, sums: Params, steps: int
+    ) -> Params:
+        """Return the sums as they are."""
+        return sums
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Recorder(NoRecorder):
+    """Recorder of all lanes while they learn a site.
+
+    Numbers stay on the device until `close`, so that a GPU never waits for them.
+
+    Parameters
+    ----------
+    learner : Learner
+    jobs : sequence of Job
+    training : Training
+    bank : Bank
+    logs : sequence of SiteLog
+        One per job; filled by `close`.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        jobs: Sequence[Job],
+        training: Training,
+        bank: Bank,
+        logs: Sequence[SiteLog],
+    ) -> None:
+        inputs = bank.inputs(learner.model)
+        self._jobs = jobs
+        self._logs = logs
+        self._rate = learner.model.lr if training.lr is None else training.lr
+        self._points: list[tuple[str, int, Tensor]] = []
+        rows = [job.learner(learner).method.rows(job.lane, job.site) for job in jobs]
+        self._rows = stack(rows)
+        self._quality_name = ERROR if bank.y.is_floating_point() else ACCURACY
+
+        def quality(own: Learner, lane: Lane, rows: Tensor) -> Tensor:
+            y = bank.y[rows]
+            logits = own.method.logits(own.model, lane, gather(inputs, rows))
+            if y.is_floating_point():
+                return label_loss(logits, y)
+            return (logits.argmax(-1) == y).float().mean()
+
+        def observations(own: Learner, before: Lane, lane: Lane) -> dict[str, Tensor]:
+            return own.method.observations(before, lane)
+
+        self._quality = lift_learner(quality, learner, jobs)
+        self._observations = lift_learner(observations, learner, jobs)
+
+    def refreshed(self, epoch: int, before: Lane, lane: Lane) -> None:
+        """Note what the method did before an epoch."""
+        for name, value in self._observations(before, lane).items():
+            self._points.append((f"{REPLAY}/{name}", epoch, value.detach().clone()))
+
+    def trained(
+        self, epoch: int, lane: Lane, optimiser: Adam, sums: Params, steps: int
+    ) -> Params:
+        """Note an epoch and return the sums for the next one, which are zero.
+
+        Parameters
+        ----------
+        epoch : int
+        lane : Lane
+        optimiser : Adam
+        sums : dict of Tensor
+            Terms of the loss, summed over the epoch's steps.
+        steps : int
+        """
+        for name, value in sums.items():
+            self._points.append((f"{LOSS}/{name}", epoch, value / steps))
+        self._points.append((RATE, epoch, optimiser.factor * self._rate))
+        with torch.no_grad():
+            quality = self._quality(lane, self._rows)
+        self._points.append((self._quality_name, epoch, quality))
+        return {name: torch.zeros_like(value) for name, value in sums.items()}
+
+    def close(self) -> None:
+        """Write all points into the logs."""
+        for name, epoch, points in self._points:
+            values = points.double().cpu()
+            lanes = values[None] if len(self._jobs) == 1 else values
+            for job, log, value in zip(self._jobs, self._logs, lanes, strict=True):
+                if not value.dim():
+                    log.add(name, epoch + 1, float(value))
+                    continue
+                for past_site, each in zip(job.prefix, value.tolist(), strict=False):
+                    if not math.isnan(each):
+                        log.add(name, epoch + 1, each, past_site)
