@@ -158,7 +158,9 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     assert side["Atlas"]["SHA256"]
     assert "white_matter" in side["Runs"][0]["Confounds"]
     page = (out / "sub-01.html").read_text()
-    assert page.count("<svg") == 7  # lines and carpet, spectrum, two matrices, three views of a brain
+    assert (
+        page.count("<svg") == 7
+    )  # lines and carpet, spectrum, two matrices, three views of a brain
     assert "http:" not in page
     group = (out / "group.html").read_text()
     assert "2 of 2 subjects" in group

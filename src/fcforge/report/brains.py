@@ -73,8 +73,11 @@ def glass_brain(
         _view(outlines()[name], places[:, [across, up]], dots, edges, caption)
         for name, (across, up, caption) in VIEWS.items()
     )
-    box = '<div class="brains linked" role="img" aria-label="{}">{}</div>'
-    return Markup(box).format(printable(label), views)
+    texts = {dot.place: printable(dot.text) for dot in dots}
+    # once for all views, and without the spaces of JSON: a page has thousands of dots
+    rois = json.dumps(texts, separators=(",", ":"), ensure_ascii=False)
+    box = '<div class="brains linked" role="img" aria-label="{}" data-rois="{}">{}</div>'
+    return Markup(box).format(printable(label), rois, views)
 
 
 def _view(
@@ -173,9 +176,8 @@ def _edge(edge: Edge, line: str) -> Markup:
 
 
 def _dot(dot: Dot, x: float, y: float) -> Markup:
-    circle = '<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" fill="{}" data-roi="{}" data-tip="{}"/>'
-    text = printable(dot.text)
-    return Markup(circle).format(x, y, dot.size, dot.colour, dot.place, text)
+    circle = '<circle cx="{:.0f}" cy="{:.0f}" r="{:.1f}" fill="{}" data-roi="{}"/>'
+    return Markup(circle).format(x, y, dot.size, dot.colour, dot.place)
 
 
 def _path(points: np.ndarray) -> str:

@@ -1,6 +1,5 @@
-"""Why a model said so, in pictures: a glass brain (nilearn), networks, tables of edges."""
+"""Why a model said so, in pictures: a glass brain, a chord plot, networks, tables of edges."""
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ from fcforge.core.files import write_text
 from fcforge.core.formatting import counted, number
 from fcforge.evaluation import explanation
 from fcforge.evaluation.explanation import Explanation, by_network, networks_of
-from fcforge.report import figures
-from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png_markup
+from fcforge.report import brains, cells, figures
+from fcforge.report.brains import Dot, Edge
+from fcforge.report.figures import CONTROL, NETWORKS, PATIENT
 from fcforge.report.html import Section, macro, picture, sections_page
-from fcforge.report.tables import Table
+from fcforge.report.tables import Heading, Table
 
 EDGES = 30  # in a picture
 LISTED = 12  # lines of a table
@@ -24,12 +24,6 @@ CSV_EDGES = 500  # of each scan
 ADDS = "adds to the log odds"
 TIMES = "times the average edge"
 
-LOOK: dict[str, Any] = {
-    "edge_cmap": DIVERGING,
-    "edge_kwargs": {"linewidth": 1.6, "alpha": 0.8},
-    "node_kwargs": {"edgecolors": "white", "linewidths": 0.4},
-    "colorbar": True,
-}
 CAUTION = (
     "What is shown is what this model used, for this scan, against the reference. It does not "
     "say that an edge has to do with the illness, and no diagnosis should rest on it."
@@ -52,37 +46,6 @@ def network_colours(systems: Sequence[str]) -> dict[str, str]:
     return {name: NETWORKS[k % len(NETWORKS)] for k, name in enumerate(names)}
 
 
-def glass_brain(
-    found: Explanation, signed: np.ndarray, size: np.ndarray
-) -> Markup | str:
-    """Return the strongest edges (R, R) over four projections; nothing where places are not known.
-
-    Red edges speak for the positive class, blue ones against it. A dot's size is what its ROI
-    contributes, its colour the network.
-    """
-    places = found.atlas.places
-    most = float(np.abs(signed).max())
-    if not len(places) or not most:
-        return ""
-    import matplotlib as mpl
-
-    mpl.use("Agg", force=False)
-    from matplotlib.figure import Figure
-    from nilearn.plotting import plot_glass_brain
-
-    colours = network_colours(found.atlas.systems)
-    dots = [colours[s] for s in found.atlas.systems]
-    sizes = 4 + 46 * (size / size.max()) ** 2
-    ends = {"edge_vmin": -most, "edge_vmax": most}
-    figure = Figure(figsize=(10.2, 3.3))
-    with warnings.catch_warnings():
-        # nilearn's and matplotlib's notices on their own API
-        warnings.simplefilter("ignore")
-        display = plot_glass_brain(None, display_mode="lyrz", figure=figure)
-        display.add_graph(signed, places, dots, sizes, **ends, **LOOK)
-        return png_markup(figure, "Glass brain with the strongest edges")
-
-
 def strongest(values: np.ndarray, n: int) -> np.ndarray:
     """Return places of the `n` largest values that are not zero, largest first."""
     order = np.argsort(-np.abs(values), kind="stable")[:n]
@@ -100,20 +63,78 @@ def between_networks(found: Explanation) -> np.ndarray:
         return strength / n_edges / found.strength.mean()
 
 
-def _brain(found: Explanation, values: np.ndarray) -> Markup | str:
-    """Return the strongest of some values (E,) on the glass brain, with what the colours mean."""
-    shown = np.zeros_like(values)
+def _pictures(
+    found: Explanation, values: np.ndarray, what: str, rois: np.ndarray, of_rois: str
+) -> tuple[Markup | str, ...]:
+    """Return the strongest of some values on a glass brain and as chords, with a legend.
+
+    Red edges speak for the positive class, blue ones against it. There is no glass brain where
+    places are not known.
+
+    Parameters
+    ----------
+    found : Explanation
+    values : ndarray of shape (n_edges,)
+        Signed.
+    what : str
+        Meaning of a value, for the text at the pointer.
+    rois : ndarray of shape (n_rois,)
+        Value of each ROI, and `of_rois` its meaning.
+    of_rois : str
+    """
     top = strongest(values, EDGES)
-    shown[top] = values[top]
-    size = np.abs(found.matrix(values=values)).sum(1)
-    image = glass_brain(found, found.matrix(values=shown), size)
-    if not image:
-        return ""
+    if not len(top):
+        return ()
+    atlas = found.atlas
+    pairs = list(zip(*np.triu_indices(atlas.n_rois, 1), strict=True))
+    largest = float(np.abs(values).max())
+    edges, chords = [], []
+    for place in top[::-1]:  # the strongest on top
+        first, second = (int(end) for end in pairs[place])
+        value = float(values[place])
+        share = abs(value) / largest
+        colour = PATIENT if value > 0 else CONTROL
+        text = (
+            f"{atlas.roi_names[first]} \N{EN DASH} {atlas.roi_names[second]}: "
+            f"{number(value, 3, sign=True)} {what}"
+        )
+        edges.append(Edge(first, second, colour, 0.5 + 2.0 * share, text))
+        chords.append(Edge(first, second, colour, 0.5 + 1.5 * share, text))
+    colours = network_colours(atlas.systems)
+    shown = []
+    if len(atlas.places):
+        shown.append(
+            brains.glass_brain(
+                atlas.places,
+                _dots(found, rois, of_rois, colours),
+                edges,
+                f"Glass brain with the {len(top)} strongest edges",
+            )
+        )
+    systems, names = atlas.systems, atlas.roi_names
+    label = f"Chord plot with the {len(top)} strongest edges"
+    shown.append(brains.chord_plot(systems, names, colours, chords, label))
     items = [("bar", PATIENT, "speaks for patient"), ("bar", CONTROL, "for control")]
-    if networks_of(found.atlas):
-        colours = network_colours(found.atlas.systems)
+    if networks_of(atlas):
         items += [("dot", colour, name) for name, colour in colours.items()]
-    return macro("brain", image, items)
+    return (macro("brain", Markup("").join(shown), items),)
+
+
+def _dots(
+    found: Explanation, rois: np.ndarray, meaning: str, colours: dict[str, str]
+) -> list[Dot]:
+    """Return all ROIs, large where their value is, small ones last."""
+    atlas = found.atlas
+    largest = max(float(np.abs(rois).max()), 1e-12)
+    dots = []
+    for roi in np.argsort(-np.abs(rois), kind="stable").tolist():
+        system = atlas.systems[roi]
+        name = f"{atlas.roi_names[roi]} ({system})" if system else atlas.roi_names[roi]
+        value = float(rois[roi])
+        text = f"{name}: {number(value, 3, sign=True)} {meaning}"
+        size = 1.0 + 3.0 * abs(value) / largest
+        dots.append(Dot(roi, colours[system], size, text))
+    return dots
 
 
 def _network_table(found: Explanation, sums: np.ndarray, head: str) -> Table | str:
@@ -159,9 +180,14 @@ def uses(found: Explanation) -> tuple[Any, ...]:
         vmax=np.quantile(matrix, 0.995),
     )
     signed = np.where(found.slope.mean(0) < 0, -times, times)
+    of_rois = found.matrix(values=times).sum(1) / (found.atlas.n_rois - 1)
+    order = figures.by_system(found.atlas.systems)[0]
+    names = [found.atlas.roi_names[k] for k in order]
+    values = cells.content(matrix[np.ix_(order, order)], names, names)
+    area = cells.over_axes(figure.axes[0], values)
     return (
-        _brain(found, signed),
-        picture(figure, "strength of every edge in the model's answer"),
+        *_pictures(found, signed, TIMES, of_rois, f"{TIMES}, mean over its edges"),
+        picture(figure, "strength of every edge in the model's answer", cells=[area]),
         _network_table(found, between_networks(found), TIMES),
     )
 
@@ -215,17 +241,34 @@ def _scan_section(found: Explanation, k: int) -> Section:
     each = found.contribution[k]
     tested = found.deletion
     random = tested.random[k]
+    rois_added = found.rois(k)
+    tables = (
+        _edge_table(found, k, pairs),
+        _sum_table("ROIs", "ROI", rois, rois_added, ADDS, HALVES),
+        _network_table(found, networks, ADDS),
+    )
+    content = Section("", tables).html()
     parts = (
         _sum_words(found, k),
-        _brain(found, each),
-        _sum_table("Strongest edges", "edge", pairs, each, ADDS, NOT_MEASURED),
-        _sum_table("ROIs", "ROI", rois, found.rois(k), ADDS, HALVES),
-        _network_table(found, networks, ADDS),
+        *_pictures(found, each, ADDS, rois_added, f"{ADDS}, half of its edges"),
         f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference "
         f"the log odds move by {number(float(tested.explained[k]), 2)} towards it; with as many "
         f"random edges by {number(random.mean(), 2)} (mean of {len(random)} draws).",
+        macro("folded", "Edges, ROIs and networks as tables", content),
     )
     return Section(found.subjects[k], parts)
+
+
+def _edge_table(found: Explanation, k: int, pairs: Sequence[str]) -> Table:
+    """Return the strongest edges of a scan with FC, that of the reference, and what they add."""
+    each = found.contribution[k]
+    rows = []
+    for place in strongest(each, EDGES):
+        numbers = (found.fc[k][place], found.reference_fc[place])
+        cells_of = [number(float(value), 2, sign=True) for value in numbers]
+        rows.append((pairs[place], *cells_of, number(each[place], 3, sign=True)))
+    heads = ("edge", "FC", Heading("reference", "FC of the reference scan."), ADDS)
+    return Table.of(heads, rows, title="Strongest edges", note=NOT_MEASURED)
 
 
 def _sum_words(found: Explanation, k: int) -> str:
@@ -247,8 +290,9 @@ def _sum_words(found: Explanation, k: int) -> str:
         words += f" {signed(gap)} (not explained by edges)"
     size = -np.sort(-np.abs(each))
     movement = max(size.sum(), 1e-12)
-    share = 100 * size[:LISTED].sum() / movement
+    n_shown = min(EDGES, len(size))
+    share = 100 * size[:n_shown].sum() / movement
     return (
-        f"{words}. The {LISTED} strongest of {len(size)} edges, below, make up {share:.1f} % of "
+        f"{words}. The {n_shown} strongest of {len(size)} edges, shown below, make up {share:.1f} % of "
         "all movement."
     )

@@ -119,6 +119,10 @@
   // Pointing at an ROI fades the edges that do not end there.
   for (const drawing of document.querySelectorAll(".linked")) {
     const edges = drawing.querySelectorAll("[data-ends]");
+    const rois = drawing.dataset.rois ? JSON.parse(drawing.dataset.rois) : {};
+    for (const dot of drawing.querySelectorAll("[data-roi]:not([data-tip])")) {
+      dot.dataset.tip = rois[dot.dataset.roi];
+    }
     const pick = (event) => {
       const roi = event.target.dataset && event.target.dataset.roi;
       drawing.classList.toggle("picked", roi !== undefined);
