@@ -76,7 +76,9 @@ def glass_brain(
     texts = {dot.place: printable(dot.text) for dot in dots}
     # once for all views, and without the spaces of JSON: a page has thousands of dots
     rois = json.dumps(texts, separators=(",", ":"), ensure_ascii=False)
-    box = '<div class="brains linked" role="img" aria-label="{}" data-rois="{}">{}</div>'
+    box = (
+        '<div class="brains linked" role="img" aria-label="{}" data-rois="{}">{}</div>'
+    )
     return Markup(box).format(printable(label), rois, views)
 
 
