@@ -13,7 +13,13 @@ from fcforge.core.errors import DataError
 from fcforge.core.randomness import torch_rng
 from fcforge.core.subjects import FCBatch
 from fcforge.generators.fcm_vae import AuthorsVAE, PaperVAE, StableVAE
-from fcforge.generators.fcm_vae.training import LaneBatches, Lanes, adam_step, train
+from fcforge.generators.fcm_vae.training import (
+    LaneBatches,
+    Lanes,
+    adam_step,
+    train,
+    train_lanes,
+)
 from fcforge.generators.latent import kl_per_unit
 from fcforge.graphs import edges
 from fcforge.nn.adam import Adam
@@ -224,9 +230,11 @@ def test_a_lane_is_the_site_alone(variant, double) -> None:
     """Sites of 2, 2 and 3 steps per epoch, the last ones of odd size."""
     s = VARIANTS[variant](**{**LANES_SMALL, "heads": 2})
     sites = sites_of(s)
-    together = train(s, sites, [torch_rng(i) for i in range(3)])[0]
+    rngs = [torch_rng(i) for i in range(3)]
+    together, histories = train_lanes(s, sites, rngs)
     for i, site in enumerate(sites):
-        (alone,) = train(s, [site], [torch_rng(i)])[0]
+        (alone,), (history,) = train(s, [site], [torch_rng(i)])
+        torch.testing.assert_close(histories[i], history, atol=1e-7, rtol=1e-6)
         assert list(alone) == list(together[i])
         for name, value in alone.items():
             laned = together[i][name]

@@ -1,9 +1,10 @@
-"""Training of FCM-VAE: sites side by side, each as if it were alone.
+"""Training of FCM-VAE: on a CPU site by site, on a GPU side by side, each as if it were alone.
 
-The networks are stacked and their losses summed (`torch.func.vmap`); on a GPU a step is captured
-once and replayed: twenty networks take the time of one. A lane takes as many steps per epoch as its
-own subjects need; in the others it rests. Batches and noise come from the lane's own generator on
-the CPU, so that they are those of the same site alone; dropout is drawn where the networks are.
+On a GPU the networks are stacked and their losses summed (`torch.func.vmap`), and a step is
+captured once and replayed: twenty networks take the time of one. A lane takes as many steps per
+epoch as its own subjects need; in the others it rests. Batches and noise come from the lane's own
+generator on the CPU, so that they are those of the same site alone; dropout is drawn where the
+networks are.
 """
 
 import math
@@ -215,6 +216,8 @@ def train(
 ) -> tuple[list[Params], list[Tensor]]:
     """Maximise the supervised ELBO of every site with Adam.
 
+    A GPU trains all sites together (`train_lanes`), a CPU one after another (`train_alone`).
+
     Parameters
     ----------
     vae : Trainable
@@ -229,6 +232,55 @@ def train(
     histories : list of Tensor of shape (epochs, 3)
         Mean `TERMS` of every site and epoch, on the CPU.
     """
+    if sites[0]["y"].device.type == "cuda":
+        return train_lanes(vae, sites, rngs)
+    fitted = [train_alone(vae, *one) for one in zip(sites, rngs, strict=True)]
+    networks, histories = map(list, zip(*fitted, strict=True))
+    return networks, histories
+
+
+def train_alone(vae: Trainable, site: Inputs, rng: RNG) -> tuple[Params, Tensor]:
+    """Maximise the supervised ELBO of one site on the CPU.
+
+    Nothing is stacked or lifted, and torch's fused Adam changes the parameters in place. Batches
+    and noise are those of `train_lanes`; sums differ in their last digits.
+
+    Returns
+    -------
+    network : dict of Tensor
+    history : Tensor of shape (epochs, 3)
+        Mean `TERMS` of every epoch.
+    """
+    n, rois, _ = site["features"].shape
+    leaves = {k: v.clone().requires_grad_() for k, v in vae.start(site, rng).items()}
+    adam = torch.optim.Adam(leaves.values(), lr=vae.lr, fused=True)
+    history = []
+    for epoch in range(vae.epochs):
+        beta = vae.kl_weight(epoch)
+        total = torch.zeros(len(TERMS))
+        for rows in torch.randperm(n, generator=rng).split(vae.batch_size):
+            size = len(rows)
+            masks = vae.dropout_masks(size, rois, rng)
+            noise = normal(size, vae.d_z, rng=rng)
+            batch = {k: v[rows] for k, v in site.items()}
+            batch["weight"] = noise.new_ones(size)
+            loss, terms = vae.negative_elbo(leaves, batch, noise, masks, beta)
+            adam.zero_grad()
+            loss.backward()
+            if vae.clip:
+                torch.nn.utils.clip_grad_norm_(leaves.values(), vae.clip)
+            adam.step()
+            total += torch.stack([term.detach() for term in terms]) * size
+        history.append(total / n)
+        mean = history[-1].tolist()
+        report(epoch + 1, vae.epochs, dict(zip(TERMS, mean, strict=True)))
+    return {k: v.detach() for k, v in leaves.items()}, torch.stack(history)
+
+
+def train_lanes(
+    vae: Trainable, sites: Sequence[Inputs], rngs: Sequence[RNG]
+) -> tuple[list[Params], list[Tensor]]:
+    """Maximise the supervised ELBO of all sites in the same steps; arguments as of `train`."""
     batches = LaneBatches(vae, sites, rngs)
     device = batches.device
     starts = [vae.start(site, rng) for site, rng in zip(sites, rngs, strict=True)]
