@@ -57,6 +57,7 @@ begin_chain(
         data=post / name_a / "data.npz",
         out=letter_a,
         config=post / "chain.toml",
+        new_ledger=True,
     )
 )
 print(f"{letter_a.name}: {letter_a.stat().st_size} bytes")
@@ -70,7 +71,12 @@ for check in verify(letter_a, Trust()):
 
 letter_b = post / "b.fcx"
 asked = ChainContinueRequest(
-    name_b, post / name_b / "data.npz", letter_b, state=letter_a, yes=True
+    name_b,
+    post / name_b / "data.npz",
+    letter_b,
+    state=letter_a,
+    new_ledger=True,
+    yes=True,
 )
 continue_chain(asked)
 

@@ -56,6 +56,7 @@ for site in hospitals:
         place / f"{site}.fcx",
         state=place / "start.fcx",
         epsilon=1.0,
+        new_ledger=True,
         yes=True,
     )
     releases.append(contribute(asked).exchange)

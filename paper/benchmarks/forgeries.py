@@ -90,15 +90,15 @@ class Hospital:
     def releases(self) -> int:
         """How many there are; `AssertionError` unless register and files agree."""
         with Ledger.open(self.folder / "fcforge.private") as private:
-            receipts = {receipt.commitment for receipt in private.receipts}
+            entries = {entry.commitment for entry in private.entries}
         given = set()
         for path in self.folder.glob("*.fcx"):
             mine = [r for r in archive.read(path).records if r.site == self.site]
             given |= {record.committed for record in mine}
-        assert receipts == given, (receipts, given)
+        assert entries == given, (entries, given)
         hidden = [p.name for p in self.folder.iterdir() if p.name.startswith(".")]
         assert hidden == []
-        return len(receipts)
+        return len(entries)
 
 
 def killed(folder: Path, times: int) -> Counter[int]:

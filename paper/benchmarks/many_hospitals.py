@@ -107,9 +107,9 @@ class Consortium:
     def given(self, site: str, name: str, numbers: np.ndarray) -> dict[str, Path]:
         """Share files of a hospital by aggregator."""
         who = {"site": site, "number": 1, "people": (), "round": name}
-        receipt = LedgerEntry(**who, epsilon=1.0, delta=DELTA)
+        entry = LedgerEntry(**who, epsilon=1.0, delta=DELTA)
         key = Ed25519PrivateKey.generate()
-        _, files = give(self.start, receipt, numbers, Spent(1.0, DELTA), key)
+        _, files = give(self.start, entry, numbers, Spent(1.0, DELTA), key)
         places = {}
         for aggregator, data in files.items():
             places[aggregator] = self.folder / f"{site}.{aggregator}.share"
@@ -219,7 +219,7 @@ def stepped(start: Exchange, people: Cohort, folder: Path) -> None:
         key = Ed25519PrivateKey.generate()
         done = learn(start.model, people, private, asked, key)
         files = {folder / aggregator: data for aggregator, data in done.files.items()}
-        private.publish(done.receipt, files)
+        private.publish(done.entry, files)
 
 
 # -- what they would be worth ----------------------------------------------------------------------

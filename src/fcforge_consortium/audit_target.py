@@ -18,7 +18,7 @@ class AuditTarget:
     people : Cohort
         The hospital's own data.
     private : PrivateRecord
-        Its receipts prove that they are the people who were learned.
+        Its entries prove that they are the people who were learned.
     plan : AuditPlan
     reference : Cohort, optional
         People of a similar population who are not among them.

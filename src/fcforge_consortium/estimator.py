@@ -50,7 +50,7 @@ MAY_CHANGE = ("verbose", "site_order", "allow_unlike_sites", "kind", "edges")
 class FittedOnRecord(ContinualEstimator):
     """Attributes that `fit` sets beside those of `ContinualEstimator`."""
 
-    receipts_: tuple[LedgerEntry, ...] = ()
+    entries_: tuple[LedgerEntry, ...] = ()
     _params_of_fit: Mapping[str, Any] = {}
 
 
@@ -80,7 +80,7 @@ class OnRecord(FittedOnRecord):
 
     # -- learning ----------------------------------------------------------------------------------
     def _learn_sites(self, subjects: Cohort, first: bool) -> Any:
-        """Return the model after the sites of a call; receipts are kept if all were learned."""
+        """Return the model after the sites of a call; entries are kept if all were learned."""
         if self._own_module is not None:
             what = f"model {type(self.model).__name__!r} is code of yours, which no file can hold."
             do = "Name a model of `fcforge list models`."
@@ -91,13 +91,13 @@ class OnRecord(FittedOnRecord):
         if not first:
             self._require_same_params()
         model: Any = self._begin(subjects) if first else self.model_
-        ledger = Ledger(IN_MEMORY, () if first else self.receipts_)
+        ledger = Ledger(IN_MEMORY, () if first else self.entries_)
         given = self._around_start(model) if self._from_start else {}
         for name in self._in_order(subjects):
             mine = subjects.select_sites([name])
-            model, receipt = add_site(model, mine, given, ledger)
-            ledger.lines.append(receipt)
-        self.receipts_ = ledger.receipts
+            model, entry = add_site(model, mine, given, ledger)
+            ledger.lines.append(entry)
+        self.entries_ = ledger.entries
         self._params_of_fit = self.get_params(deep=False)
         return model
 
@@ -241,7 +241,8 @@ class OnRecord(FittedOnRecord):
         *,
         key: Any = None,
         allow_real_subjects: bool = False,
-        register: str | Path | None = None,
+        ledger: str | Path | None = None,
+        new_ledger: bool = False,
     ) -> str:
         """Write a consortium file and return its id.
 
@@ -252,9 +253,12 @@ class OnRecord(FittedOnRecord):
             Signs the new records (`fcforge_consortium.records.keys.read_private`).
         allow_real_subjects : bool
             A method that keeps real subjects is refused without it; it is recorded.
-        register : path, optional
+        ledger : path, optional
             Ledger that stays at home and proves who was learned, for an audit; by default the
             one beside `path`.
+        new_ledger : bool
+            Begin the ledger. Without it a missing ledger is an error, because a new one does not
+            know the budget that these people have spent before.
         """
         check_is_fitted(self, "model_")
         if self.features == "any":
@@ -265,21 +269,65 @@ class OnRecord(FittedOnRecord):
         out = Path(path)
         archive.require_place(out)
         made = self.model_.on_record(key, allow_real_subjects=allow_real_subjects)
-        self._write(packed(made, out), out, Path(register or default_ledger(out)))
+        place = Path(ledger or default_ledger(out))
+        self._write(packed(made, out), out, place, key, new_ledger)
         self.model_ = made.model
         return made.id
 
-    def _write(self, data: bytes, out: Path, register: Path) -> None:
-        """Write receipts that the ledger does not have yet, then the outgoing file."""
-        with Ledger.open(register) as ledger:
-            known = {receipt.commitment for receipt in ledger.receipts}
-            new = [r for r in self.receipts_ if r.commitment not in known]
-            for receipt in new[:-1]:
-                ledger.append(receipt)
-            if new:
-                ledger.publish(new[-1], {out: data})
+    def _write(
+        self, data: bytes, out: Path, place: Path, key: Any, new_ledger: bool
+    ) -> None:
+        """Write entries that the ledger does not have yet, then the outgoing file.
+
+        Parameters
+        ----------
+        data : bytes
+            The outgoing file.
+        out : Path
+            Its path.
+        place : Path
+            Path of the ledger.
+        key : private key or None
+            Seals the ledger.
+        new_ledger : bool
+            Whether the ledger is begun.
+        """
+        sites = {entry.site for entry in self.entries_}
+        owner = min(sites) if len(sites) == 1 else ""
+        new = Ledger.new(owner, key) if new_ledger else None
+        with Ledger.open(place, key, new=new) as ledger:
+            if ledger.header.site:
+                for site in sorted(sites):
+                    ledger.require_site(site)
+            known = {entry.commitment for entry in ledger.entries}
+            added = [e for e in self.entries_ if e.commitment not in known]
+            if self._from_start and added:
+                self._require_totals(ledger)
+            for entry in added[:-1]:
+                ledger.append(entry)
+            if added:
+                ledger.publish(added[-1], {out: data})
             else:
                 archive.write(data, out)
+
+    def _require_totals(self, ledger: Ledger) -> None:
+        """Raise `ConfigError` if a site's ledger has entries that its new records do not count.
+
+        Each contribution states the budget that its people have spent in all. The estimator counted
+        only its own contributions.
+        """
+        own = {entry.commitment for entry in self.entries_}
+        sites = {entry.site for entry in self.entries_}
+        for entry in ledger.entries:
+            if entry.site in sites and entry.commitment not in own:
+                raise ConfigError(
+                    f"the ledger has the contribution {entry.number} of '{entry.site}', which "
+                    "this estimator does not know: the budget that its file states would be too "
+                    "small.",
+                    where=ledger.path,
+                    do="Contribute with `fcforge consortium contribute --ledger`, which counts "
+                    "everything in the ledger.",
+                )
 
     @classmethod
     def load(
@@ -301,7 +349,7 @@ class OnRecord(FittedOnRecord):
         made = cls(**model.parameters(), **params)
         made._take(model.target)
         made.model_ = model
-        made.receipts_ = ()
+        made.entries_ = ()
         made.n_rois_ = model.n_rois
         made.sites_ = tuple(model.sites)
         made._visits = made.sites_
@@ -329,8 +377,8 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
     Attributes
     ----------
     model_ : Chain or ContributionModel
-    receipts_ : tuple of LedgerEntry
-        People who were learned. Receipts stay at home; `save` writes them to the ledger.
+    entries_ : tuple of LedgerEntry
+        People who were learned. Entries stay at home; `save` writes them to the ledger.
     """
 
     def _named(self, labels: np.ndarray, classes: Any) -> np.ndarray:
@@ -392,7 +440,7 @@ class ConsortiumRegressor(OnRecord, ForgeRegressor):
 def add_site(
     model: Any, people: Cohort, given: Mapping[str, Any], ledger: Ledger
 ) -> tuple[Any, LedgerEntry]:
-    """Return the model after everybody of one more site, and the receipt of its people.
+    """Return the model after everybody of one more site, and the entry of its people.
 
     Parameters
     ----------
@@ -410,9 +458,9 @@ def add_site(
     nowhere = Path()
     request = ContributeRequest(site, nowhere, nowhere, state=nowhere, **given)
     require_new(model, people_in(people), ledger)
-    own = [receipt for receipt in ledger.receipts if receipt.site == site]
+    own = [entry for entry in ledger.entries if entry.site == site]
     done = learn(model, people, Ledger(ledger.path, own), request, None)
-    return ContributionModel(done.exchange), done.receipt
+    return ContributionModel(done.exchange), done.entry
 
 
 def from_estimator(

@@ -53,6 +53,9 @@ class SiteRequest(PeopleRequest):
     data: Path = option(help="Data of the site: .npz file or folder.")
     out: Path = option(help="File to write; NAME.record holds the new records alone.")
     ledger: Path | None = option(None, LEDGER)
+    new_ledger: bool = option(
+        False, "Begin a ledger: none of these people was contributed before."
+    )
     sign: Path | None = option(None, SIGN)
 
 
@@ -141,14 +144,27 @@ class RotateRequest(TrustRequest):
 
 
 @dataclass(frozen=True)
-class AggregateRequest(TrustRequest):
-    """The hospitals' shares of one round, to be added by one of the two aggregators."""
+class CloseRequest(TrustRequest):
+    """The hospitals' shares of one round, whose set an aggregator signs before publication."""
 
     shares: list[Path] = option(help="Share files of one round.", metavar="SHARES...")
-    state: Path = option(help="Base model, or the consortium file as it is now.")
+    state: Path = option(
+        help="Base model or consortium file; second aggregator: what the first wrote."
+    )
+    key: Path = option(help="The aggregator's private key.")
+    out: Path = option(help="File to write; NAME.record holds the new records alone.")
+    rounds: Path | None = option(None, "List of rounds (KEY.rounds).")
+
+
+@dataclass(frozen=True)
+class AggregateRequest(TrustRequest):
+    """The hospitals' shares of one closed round, to be added by one of the two aggregators."""
+
+    shares: list[Path] = option(help="Share files of one round.", metavar="SHARES...")
+    state: Path = option(help="Consortium file with both closing records.")
     key: Path = option(help="The aggregator's private key.")
     out: Path = option(help="Aggregate share to write, e.g. university.record.")
-    rounds: Path | None = option(None, "List of rounds published (KEY.rounds).")
+    rounds: Path | None = option(None, "List of rounds (KEY.rounds).")
 
 
 @dataclass(frozen=True)
@@ -198,6 +214,7 @@ class ThresholdRequest(PeopleRequest, FileRequest):
     data: Path = option(help="The hospital's own people: .npz file or folder.")
     site: str = option(help="Name of its site.")
     ledger: Path = option(help="Its ledger, to which the threshold is written.")
+    sign: Path | None = option(None, "Private key that seals the ledger.")
 
 
 @limits(people=at_least(1), hospitals=at_least(1), epsilon=EPSILON)
@@ -232,6 +249,24 @@ class LedgerShowRequest(JsonRequest):
     """A hospital's ledger to be shown."""
 
     file: Path = option(help="Ledger, e.g. fcforge.private.", metavar="LEDGER")
+
+
+@dataclass(frozen=True)
+class LedgerNewRequest(Request):
+    """A further ledger of a hospital, for people who are in none of its other ledgers."""
+
+    file: Path = option(help="Ledger to write.", metavar="LEDGER")
+    cohort: str = option(help="Name of these people, e.g. follow-up.")
+    site: str = option(help="Name of the hospital's site.")
+    sign: Path = option(help="Private key that seals the hospital's ledgers.")
+
+
+@dataclass(frozen=True)
+class LedgerRegisterRequest(Request):
+    """A ledger whose place is written into the list beside its key."""
+
+    file: Path = option(help="Ledger, e.g. fcforge.private.", metavar="LEDGER")
+    sign: Path = option(help="Private key that seals it.")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class StepResult:
     exchange : Exchange
         With the new records.
     new : tuple of Record
-    receipt : Receipt
+    entry : LedgerEntry
         The people behind them and their budget. It stays in the ledger, which is written before
         anything leaves.
     before : mapping
@@ -29,6 +29,6 @@ class StepResult:
 
     exchange: Exchange
     new: tuple[Record, ...]
-    receipt: LedgerEntry
+    entry: LedgerEntry
     before: Mapping[str, float]
     files: Mapping[str, bytes] = field(default_factory=dict)

@@ -1,9 +1,17 @@
 """Hospitals, two aggregators and a start, without scans: what they send each other."""
 
+import contextlib
+
 import numpy as np
 from exchange_records import ARRAYS, key_of, record
 
-from fcforge_consortium.aggregation.aggregators import Noise, aggregate, card_of
+from fcforge_consortium.aggregation.aggregators import (
+    Noise,
+    RoundList,
+    aggregate,
+    card_of,
+    close,
+)
 from fcforge_consortium.aggregation.rounds import FIRST_LINE, Share, give
 from fcforge_consortium.ledger.entries import LedgerEntry, Spent
 from fcforge_consortium.records import kinds as records
@@ -51,8 +59,8 @@ def shares_of(site, name="spring", exchange=START_EXCHANGE, **changes):
     signer = changes.pop("signer", site)
     numbers = changes.pop("numbers", numbers_of(site))
     spent = changes.pop("spent", Spent(1.0, 1e-6))
-    receipt = LedgerEntry(**{**said, **changes})
-    _, files = give(exchange, receipt, numbers, spent, key_of(signer))
+    entry = LedgerEntry(**{**said, **changes})
+    _, files = give(exchange, entry, numbers, spent, key_of(signer))
     return {aggregator: parsed(data) for aggregator, data in files.items()}
 
 
@@ -61,9 +69,34 @@ def parsed(data):
     return Share(read_record(line), sealed)
 
 
-def aggregate_share_of(
-    aggregator, shares, listed, exchange=START_EXCHANGE, noise=NOISE, **more
-):
-    """What an aggregator makes of the shares of hospitals."""
+@contextlib.contextmanager
+def lists_in(folder):
+    """The open lists of rounds of both aggregators, by name."""
+    with contextlib.ExitStack() as stack:
+        lists = {}
+        for name in AGGREGATORS:
+            new = RoundList.new(name, key_of(name))
+            place = (folder / f"{name}.rounds", key_of(name))
+            lists[name] = stack.enter_context(RoundList.open(*place, new=new))
+        yield lists
+
+
+def closed_by(aggregator, shares, lists, exchange=START_EXCHANGE):
+    """The result of one aggregator that closes a round, entered in its list."""
     mine = [one[aggregator] for one in shares]
-    return aggregate(exchange, mine, key_of(aggregator), noise, listed, **more)
+    done = close(exchange, mine, key_of(aggregator), SIZE, lists[aggregator])
+    lists[aggregator].publish(done.line, {})
+    return done
+
+
+def closed_by_both(shares, lists, exchange=START_EXCHANGE):
+    """The exchange after both aggregators have closed a round."""
+    for aggregator in AGGREGATORS:
+        exchange = closed_by(aggregator, shares, lists, exchange).exchange
+    return exchange
+
+
+def aggregate_share_of(aggregator, shares, lists, exchange, noise=NOISE):
+    """What an aggregator makes of the shares of a closed round."""
+    mine = [one[aggregator] for one in shares]
+    return aggregate(exchange, mine, key_of(aggregator), noise, lists[aggregator])

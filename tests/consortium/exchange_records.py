@@ -90,8 +90,16 @@ CONTENT = {
         ),
         "commitment": SHA,
     },
+    records.Closing: {
+        "round": "R1",
+        "hospitals": tuple(
+            records.ClosedMember(site=n, notice=SHA, number=1, commitment=SHA)
+            for n in ("NYU", "UM", "USM")
+        ),
+    },
     records.AggregateShare: {
         "payload": SHA,
+        "closings": (SHA, "cd" * 32),
         "round": "R1",
         "hospitals": tuple(
             records.RoundMember(site=n, notice=SHA, share=SHA)

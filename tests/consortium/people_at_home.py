@@ -1,8 +1,11 @@
-"""Six people and a receipt of them."""
+"""Six people, an entry of them, and a ledger for it."""
+
+from pathlib import Path
 
 import numpy as np
 
 from fcforge_consortium.ledger.entries import LedgerEntry
+from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.ledger.people import people_of
 
 N = 6
@@ -19,6 +22,13 @@ Y = np.array([0, 1, 1, 0, 0, 1])
 PEOPLE = people_of(FC, IDS, Y)
 
 
-def receipt(people=PEOPLE, epsilon=1.0, delta=1e-6, site="NYU", number=1, **more):
+def entry(people=PEOPLE, epsilon=1.0, delta=1e-6, site="NYU", number=1, **more):
     said = {"people": people, "epsilon": epsilon, "delta": delta}
     return LedgerEntry(site=site, number=number, **said, **more)
+
+
+def opened(place, key=None, site="NYU"):
+    """A ledger that is begun where there is none, or where its first line was cut off."""
+    begun = Path(place).exists() and b"\n" in Path(place).read_bytes()
+    new = None if begun else Ledger.new(site, key)
+    return Ledger.open(place, key, new=new)

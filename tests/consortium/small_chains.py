@@ -54,11 +54,11 @@ def settings(method: str, **rest) -> ChainSettings:
 
 
 def joined(exchange: Exchange, site: str, key=None, data: Cohort | None = None):
-    """The exchange after one more site, and the receipt of its people."""
+    """The exchange after one more site, and the entry of its people."""
     chain = exchange.model
     own = split_site(data or cohort(), site, chain.settings.seed)
-    after, receipt = chain.after(own)
-    return after.on_record(key, allow_real_subjects=True), receipt
+    after, entry = chain.after(own)
+    return after.on_record(key, allow_real_subjects=True), entry
 
 
 def chained(method: str, sites: tuple[str, ...] = SITES[:1], **rest) -> list[Exchange]:

@@ -47,7 +47,7 @@ def test_site_by_site_and_its_file(subjects, tmp_path) -> None:
     model = ConsortiumClassifier("finetune", "linear", epochs=3, held_out=8, seed=4)
     model.partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
     assert model.sites_ == (a, b)
-    model.save(tmp_path / "x.exchange")
+    model.save(tmp_path / "x.exchange", new_ledger=True)
     again = ConsortiumClassifier.load(tmp_path / "x.exchange")
     assert np.array_equal(again.decision_function(fb), model.decision_function(fb))
     assert again.get_params()["seed"] == 4
@@ -55,7 +55,9 @@ def test_site_by_site_and_its_file(subjects, tmp_path) -> None:
     # handed over between the two sites: bitwise the same network
     ConsortiumClassifier(
         "finetune", "linear", epochs=3, held_out=8, seed=4
-    ).partial_fit(fa, ya, site=a).save(tmp_path / "a.exchange")
+    ).partial_fit(fa, ya, site=a).save(
+        tmp_path / "a.exchange", ledger=tmp_path / "a.private", new_ledger=True
+    )
     other = ConsortiumClassifier.load(tmp_path / "a.exchange").partial_fit(
         fb, yb, site=b
     )
@@ -70,7 +72,7 @@ def test_words_as_classes_travel(subjects, tmp_path) -> None:
     fc, y, _ = subjects
     words = np.where(y == 1, "ASD", "TD")
     model = ConsortiumClassifier().fit(fc, words)
-    model.save(tmp_path / "x.exchange")
+    model.save(tmp_path / "x.exchange", new_ledger=True)
     again = ConsortiumClassifier.load(tmp_path / "x.exchange")
     assert np.array_equal(again.predict(fc), model.predict(fc))
     policy = open_exchange(tmp_path / "x.exchange").root.policy
@@ -100,27 +102,27 @@ def test_who_was_learned_stays_at_home(subjects, tmp_path):
     model = (
         ConsortiumClassifier().partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
     )
-    model.save(tmp_path / "x.exchange")
+    model.save(tmp_path / "x.exchange", new_ledger=True)
     private = Ledger.read(tmp_path / "fcforge.private")
-    assert [receipt.site for receipt in private.receipts] == [a, b]
+    assert [entry.site for entry in private.entries] == [a, b]
     said = open_exchange(tmp_path / "x.exchange").model.steps
     assert [step.commitment for step in said] == [
-        receipt.commitment for receipt in private.receipts
+        entry.commitment for entry in private.entries
     ]
     model.save(tmp_path / "y.exchange")  # nobody twice
     again = Ledger.read(tmp_path / "fcforge.private")
-    assert len(again.receipts) == 2
-    model.save(tmp_path / "z.exchange", register=tmp_path / "elsewhere")
-    assert len(Ledger.read(tmp_path / "elsewhere").receipts) == 2
+    assert len(again.entries) == 2
+    model.save(tmp_path / "z.exchange", ledger=tmp_path / "elsewhere", new_ledger=True)
+    assert len(Ledger.read(tmp_path / "elsewhere").entries) == 2
 
 
 def test_real_subjects_need_the_flag(subjects, tmp_path) -> None:
     fc, y, _ = subjects
     model = ConsortiumClassifier("cumulative", "linear", epochs=1).fit(fc, y)
     with pytest.raises(ExchangeError, match="real subjects"):
-        model.save(tmp_path / "x.exchange")
+        model.save(tmp_path / "x.exchange", new_ledger=True)
     assert not list(tmp_path.iterdir())
-    model.save(tmp_path / "x.exchange", allow_real_subjects=True)
+    model.save(tmp_path / "x.exchange", allow_real_subjects=True, new_ledger=True)
     (step,) = open_exchange(tmp_path / "x.exchange").model.steps
     assert step.flags == ("allow_real_subjects",)
 
@@ -153,7 +155,7 @@ def test_python_and_the_command_line_mean_the_same_people(
     assert (model.predict(mine.fc) == y).mean() == (
         plain.predict(mine.fc) == mine.y
     ).mean()
-    model.save(tmp_path / "a.exchange")
+    model.save(tmp_path / "a.exchange", new_ledger=True)
     found = open_exchange(tmp_path / "a.exchange")
     assert found.root.policy.target.classes == (str(control), str(patient))
     assert probability(found.model.score(mine.fc, {}).odds) == pytest.approx(
@@ -176,7 +178,7 @@ def test_saving_is_refused_until_the_patients_are_named(classes, tmp_path):
     y = np.where(cohort.y == 1, *classes)
     model = ConsortiumClassifier().fit(cohort.fc, y)
     with pytest.raises(ValueError, match=r"which means patient.*positive="):
-        model.save(tmp_path / "a.exchange")
+        model.save(tmp_path / "a.exchange", new_ledger=True)
     assert not (tmp_path / "a.exchange").exists()
     with pytest.raises(ValueError, match="positive='c' is neither of"):
         ConsortiumClassifier(positive="c").fit(cohort.fc, y)
@@ -246,7 +248,7 @@ def test_a_start_of_no_such_name_lists_those_there_are():
 
 def test_releases_go_round(tmp_path):
     made = model().fit(*of(A)[:2], site=A)
-    found = made.save(tmp_path / "a.exchange")
+    found = made.save(tmp_path / "a.exchange", new_ledger=True)
     assert open_exchange(tmp_path / "a.exchange").id == found
     back = ConsortiumClassifier.load(tmp_path / "a.exchange")
     fc = of(NEW)[0]
@@ -351,7 +353,7 @@ def test_a_start_of_a_number_is_the_exchange(tmp_path):
     wanted = years(found.model.calibrated(tested.fc, {}))
     np.testing.assert_allclose(made.predict(tested.fc), wanted)
     assert made.score(tested.fc, years(tested.y)) > 0.4
-    made.save(tmp_path / "age.exchange")
+    made.save(tmp_path / "age.exchange", new_ledger=True)
     back = ConsortiumRegressor.load(tmp_path / "age.exchange")
     np.testing.assert_allclose(back.predict(tested.fc), wanted)
     with pytest.raises(InputError, match="Give limits= as the base model has them"):
@@ -399,7 +401,7 @@ def test_a_file_without_a_reference_scan_is_not_explained(subjects, tmp_path) ->
     for held_out in (0, 8):
         path = tmp_path / f"{held_out}.fcx"
         made = ConsortiumClassifier(held_out=held_out).fit(fc, y)
-        made.save(path, register=tmp_path / f"{held_out}.ledger")
+        made.save(path, ledger=tmp_path / f"{held_out}.ledger", new_ledger=True)
         loaded = ConsortiumClassifier.load(path)
         if held_out:
             assert "synthetic" in loaded.explain(fc[:1]).reference
@@ -421,7 +423,7 @@ def test_a_fitted_estimator_becomes_a_chain(method, subjects, tmp_path) -> None:
     np.testing.assert_array_equal(
         made.decision_function(fc), fitted.decision_function(fc)
     )
-    made.save(tmp_path / "a.fcx")
+    made.save(tmp_path / "a.fcx", new_ledger=True)
     assert open_exchange(tmp_path / "a.fcx").model.sites == fitted.sites_
     with pytest.raises(ConfigError, match="do not make the network"):
         from_estimator(fitted, fc[1:], y[1:], site[1:])

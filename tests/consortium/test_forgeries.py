@@ -18,6 +18,7 @@ from fcforge_consortium.aggregation.aggregators import (
     RoundList,
     aggregate,
     card_of,
+    close,
 )
 from fcforge_consortium.base_model.vectors import noise_units
 from fcforge_consortium.chains.chain import empty_chain
@@ -40,14 +41,19 @@ def released():
         for part, name in enumerate(("", "spring") if site != gone else ("",)):
             cohort = mine.select(np.arange(len(mine)) % 2 == part)
             done = small.learned(found, site, private, site, cohort, round=name)
-            private.lines.append(done.receipt)
+            private.lines.append(done.entry)
             found = done.exchange
             shares += [done.files] if done.files else []
-    for aggregator in AGGREGATORS:
-        mine = [aggregator_rounds.parsed(one[aggregator]) for one in shares]
-        noise = Noise(noise_units(1.0), found.model.grid, found.model.size)
-        given = (found, mine, key_of(aggregator), noise)
-        found = aggregate(*given, RoundList("nowhere")).exchange
+    lists = {name: RoundList("nowhere") for name in AGGREGATORS}
+    noise = Noise(noise_units(1.0), found.model.grid, found.model.size)
+    for name in AGGREGATORS:
+        mine = [aggregator_rounds.parsed(one[name]) for one in shares]
+        done = close(found, mine, key_of(name), noise.size, lists[name])
+        lists[name].lines.append(done.line)
+        found = done.exchange
+    for name in AGGREGATORS:
+        mine = [aggregator_rounds.parsed(one[name]) for one in shares]
+        found = aggregate(found, mine, key_of(name), noise, lists[name]).exchange
     found = found.withdrawn(gone, key_of(gone))
     return found.rotated(rotated, key_of(rotated), key_of("new")), forger
 

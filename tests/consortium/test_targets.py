@@ -96,10 +96,11 @@ def world(request, tmp_path_factory):
     return SimpleNamespace(folder=folder, three=three)
 
 
-def learn(folder, place, *more, out="{}.record", ledger="{}.private"):
+def learn(folder, place, *more, out="{}.record", ledger="{}.private", key="{}.key"):
     given = ["--site", sites()[place], "--data", folder / f"{place}.npz", "--yes"]
-    given += ["--ledger", folder / ledger.format(place)]
-    given += ["--state", folder / "start.fcx", "--sign", folder / f"{place}.key"]
+    place_of = folder / ledger.format(place)
+    given += ["--ledger", place_of, *([] if place_of.exists() else ["--new-ledger"])]
+    given += ["--state", folder / "start.fcx", "--sign", folder / key.format(place)]
     return run("contribute", *given, "--out", folder / out.format(place), *more)
 
 
@@ -221,12 +222,20 @@ def test_aggregators_add_the_same_numbers(world):
     folder = world.folder
     for place in (2, 3, 4):
         more = ("--round", "spring", "--mechanism", "none")
-        learn(folder, place, *more, out="{}.notice.record", ledger="{}.round.private")
+        run("keys", "new", folder / f"{place}.round.key")
+        names = {"ledger": "{}.round.private", "key": "{}.round.key"}
+        learn(folder, place, *more, out="{}.notice.record", **names)
     halves = []
+    state = folder / "start.fcx"
+    for aggregator in sorted(AGGREGATORS):
+        shares = sorted(folder.glob(f"*.{aggregator}.share"))
+        told = ("--state", state, "--key", folder / aggregator)
+        state = folder / f"closed.{aggregator}.fcx"
+        run("close", *shares, *told, "--out", state)
     for aggregator in AGGREGATORS:
         shares = sorted(folder.glob(f"*.{aggregator}.share"))
         halves.append(folder / f"{aggregator}.half.record")
-        told = ("--state", folder / "start.fcx", "--key", folder / aggregator)
+        told = ("--state", state, "--key", folder / aggregator)
         run("aggregate", *shares, *told, "--out", halves[-1])
     out = folder / "round.fcx"
     run("merge", folder / "start.fcx", *halves, "--out", out)
@@ -288,7 +297,8 @@ def test_who_is_left_out_for_another_diagnosis_is_told(world, tmp_path):
     run("keys", "new", tmp_path / "x.key")
     more = ("--state", world.folder / "start.fcx", "--sign", tmp_path / "x.key")
     asked = ("--data", mine, "--site", sites()[3], "--yes")
-    done = run("contribute", *asked, *more, "--out", tmp_path / "x.fcx")
+    given = (*asked, *more, "--new-ledger", "--out", tmp_path / "x.fcx")
+    done = run("contribute", *given)
     assert "6 subjects left out (ADHD: 6)" in done.err
     found = run("evaluate", tmp_path / "x.fcx", mine)
     assert "6 subjects left out (ADHD: 6)" in found.err
@@ -308,7 +318,8 @@ def test_a_hospital_need_not_have_every_disorder(world, tmp_path):
     asked = ("--data", tmp_path / "x.npz", "--site", sites()[3], "--yes")
     run("keys", "new", tmp_path / "x.key")
     more = ("--state", world.folder / "start.fcx", "--sign", tmp_path / "x.key")
-    run("contribute", *asked, *more, "--out", tmp_path / "x.fcx")
+    given = (*asked, *more, "--new-ledger", "--out", tmp_path / "x.fcx")
+    run("contribute", *given)
     (given,) = open_exchange(tmp_path / "x.fcx").model.given
     assert given.sites == (sites()[3],)
     told = run("evaluate", tmp_path / "x.fcx", tmp_path / "x.npz", "--json").out

@@ -75,6 +75,7 @@ def test_hand_over(tmp_path) -> None:
         *DATA,
         "--out",
         "a.fcx",
+        "--new-ledger",
         *chosen,
     )
     hospital(a, b, *told)
@@ -85,7 +86,7 @@ def test_hand_over(tmp_path) -> None:
     arrived = ("--state", str(post / "a.fcx"), "--yes")
     out = post / "b.fcx"
     told = ("consortium", "chain", "continue", "--site", SITES[1], *DATA)
-    hospital(b, a, *told, "--out", str(out), *arrived)
+    hospital(b, a, *told, "--out", str(out), "--new-ledger", *arrived)
     shown = hospital(b, a, "consortium", "inspect", str(out))
     travelled = open_exchange(out)
     assert described_text(describe(travelled)) == shown.rstrip("\n")

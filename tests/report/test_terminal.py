@@ -158,8 +158,8 @@ def test_what_was_found_and_what_is_spent():
     assert lines[-1] == "Each person spends epsilon 1 (delta 1e-06)."
     worse = replace(done, before={**done.before, "auroc": 0.4})
     assert "WARNING: that is below chance" in step_text(worse)
-    free = done.receipt.model_copy(update={"epsilon": None})
-    assert "no promise of privacy" in step_text(replace(done, receipt=free))
+    free = done.entry.model_copy(update={"epsilon": None})
+    assert "no promise of privacy" in step_text(replace(done, entry=free))
 
 
 def test_an_evaluation_is_a_table_beside_the_majority_class():

@@ -6,13 +6,17 @@ Each is encrypted to one aggregator with HPKE (RFC 9180: X25519, HKDF-SHA256, Ch
 to base model, round, hospital and aggregator. HPKE does not authenticate
 the sender, so the hospital signs a notice that names both ciphertexts by their SHA-256.
 
-A share is one file: a line with its format, the signed notice, and the ciphertext. Both
-aggregate shares of a round must name the same hospitals with the same notices. Each is uniform by
-itself; together they are the noisy sum over those hospitals.
+A share is one file: a line with its format, the signed notice, and the ciphertext.
+
+Before anything is published, both aggregators sign the set of hospitals of a round (`Closing`). Only a
+closed round is published, and each of the two aggregate shares adds exactly the shares of that set. An
+aggregate share is uniform by itself; both together are the noisy sum over the set. Once a round is closed,
+a withdrawal of one of its hospitals makes it void: it is not in the model, now or later.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,8 +35,11 @@ from fcforge_consortium.records.canonical import canonical, sha256
 from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import (
     AggregateShare,
+    ClosedMember,
+    Closing,
     GivenShare,
     Notice,
+    Withdrawal,
     make,
     read_record,
 )
@@ -207,7 +214,7 @@ def read_share(path: str | Path, trust: Trust | None = None) -> Share:
 # -- what a hospital does --------------------------------------------------------------------------
 def give(
     exchange: "Exchange",
-    receipt: LedgerEntry,
+    entry: LedgerEntry,
     numbers: np.ndarray,
     spent: Spent,
     key: Signer,
@@ -217,7 +224,7 @@ def give(
     Parameters
     ----------
     exchange : Exchange
-    receipt : Receipt
+    entry : LedgerEntry
         Of the people, the round and the budget of its sum.
     numbers : ndarray of shape (d,)
         Whole numbers, exact: the aggregators add the noise.
@@ -226,15 +233,15 @@ def give(
     key : private key
     """
     aggregators = _two_aggregators(exchange, key)
-    title = site_name(receipt.round)
-    _require_open(exchange, title, receipt.site)
+    title = site_name(entry.round)
+    _require_open(exchange, title, entry.site)
     start = exchange.root.id
-    sealed = seal(numbers, aggregators, start, (title, receipt.site))
+    sealed = seal(numbers, aggregators, start, (title, entry.site))
     shares = []
     for name, data in sorted(sealed.items()):
         shares.append(GivenShare(aggregator=name, sha256=sha256(data)))
-    place = (receipt.site, receipt.number, [start], key)
-    said = receipt.budget_fields(spent)
+    place = (entry.site, entry.number, [start], key)
+    said = entry.budget_fields(spent)
     notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
     return notice, {name: Share(notice, data).data for name, data in sealed.items()}
 
@@ -259,9 +266,10 @@ def _two_aggregators(exchange: "Exchange", key: Signer) -> list[Aggregator]:
 
 
 def _require_open(exchange: "Exchange", title: str, site: str) -> None:
-    """Raise `ConfigError` where a round is published already, or has what a site gave."""
-    given: list[AggregateShare | Notice] = [
+    """Raise `ConfigError` if a round is closed already, or the site has contributed to it."""
+    given: list[AggregateShare | Closing | Notice] = [
         *exchange.of(AggregateShare),
+        *exchange.of(Closing),
         *exchange.of(Notice, site),
     ]
     for record in given:
@@ -272,36 +280,70 @@ def _require_open(exchange: "Exchange", title: str, site: str) -> None:
 
 # -- what an exchange holds ------------------------------------------------------------------------
 class Round(NamedTuple):
-    """A round that at least one aggregator has published.
+    """A round that at least one aggregator has closed.
 
     Attributes
     ----------
     name : str
-    aggregate_shares : tuple of AggregateShare
+    closings : tuple of Closing
         One or two, sorted by aggregator.
+    aggregate_shares : tuple of AggregateShare
+        None, one or two, sorted by aggregator.
+    withdrawn : tuple of str
+        Hospitals of the round that have withdrawn their notices since.
     """
 
     name: str
+    closings: tuple[Closing, ...]
     aggregate_shares: tuple[AggregateShare, ...]
+    withdrawn: tuple[str, ...]
 
     @property
     def closed(self) -> bool:
+        """Return whether both aggregators have closed the round."""
+        return len(self.closings) == 2
+
+    @property
+    def void(self) -> bool:
+        """Return whether a hospital has withdrawn since the round was closed."""
+        return bool(self.withdrawn)
+
+    @property
+    def published(self) -> bool:
         """Return whether both aggregators have published the round."""
         return len(self.aggregate_shares) == 2
 
     @property
+    def members(self) -> tuple[ClosedMember, ...]:
+        """Return the hospitals of the round with their notices."""
+        return self.closings[0].hospitals
+
+    @property
     def hospitals(self) -> tuple[str, ...]:
-        """Return the hospitals of the round."""
-        return tuple(one.site for one in self.aggregate_shares[0].hospitals)
+        """Return the names of the hospitals of the round."""
+        return tuple(member.site for member in self.members)
 
     @property
     def notices(self) -> frozenset[str]:
         """Return the ids of the notices of the round."""
-        return frozenset(one.notice for one in self.aggregate_shares[0].hospitals)
+        return frozenset(member.notice for member in self.members)
+
+    @property
+    def state(self) -> str:
+        """Return the state of the round in words."""
+        if self.void:
+            return f"void: {', '.join(self.withdrawn)} withdrew after it was closed"
+        if self.published:
+            return "published"
+        if self.aggregate_shares:
+            return f"closed; published by {self.aggregate_shares[0].site} alone"
+        if self.closed:
+            return "closed by both aggregators; not published"
+        return f"closed by {self.closings[0].site} alone"
 
 
 def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
-    """Return the rounds of an exchange, sorted by name.
+    """Return the rounds of an exchange that are closed, sorted by name.
 
     Parameters
     ----------
@@ -314,34 +356,139 @@ def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     Raises
     ------
     ExchangeError
-        If an aggregate share is invalid, or two of one round contradict each other.
+        If a closing record or an aggregate share is invalid, or two of one round contradict each
+        other.
     """
-    found: dict[str, list[AggregateShare]] = {}
+    policy = exchange.root.policy
     notices = {notice.id: notice for notice in exchange.of(Notice)}
+    taken = {
+        (withdrawal.site, name)
+        for withdrawal in exchange.of(Withdrawal)
+        for one in withdrawal.takes
+        if one.kind == "notice"
+        for name in (one.number, one.commitment)
+    }
+    closings: dict[str, list[Closing]] = {}
+    gone: dict[str, tuple[str, ...]] = {}
+    for closing in exchange.of(Closing):
+        with at(closing.title):
+            gone[closing.round] = _check_closing(closing, policy, notices, taken)
+        closings.setdefault(closing.round, []).append(closing)
+    for name, both in closings.items():
+        _check_same_set(name, both)
+    shares: dict[str, list[AggregateShare]] = {}
     for aggregate_share in exchange.of(AggregateShare):
         with at(aggregate_share.title):
-            _check_aggregate_share(aggregate_share, exchange.root.policy, notices)
-        found.setdefault(aggregate_share.round, []).append(aggregate_share)
-    for name, aggregate_shares in found.items():
+            _check_aggregate_share(
+                aggregate_share,
+                policy,
+                notices,
+                closings.get(aggregate_share.round, []),
+            )
+        shares.setdefault(aggregate_share.round, []).append(aggregate_share)
+    for name, aggregate_shares in shares.items():
         _check_pair(name, aggregate_shares)
-    return tuple(Round(name, tuple(found[name])) for name in sorted(found))
+    return tuple(
+        Round(name, tuple(closings[name]), tuple(shares.get(name, ())), gone[name])
+        for name in sorted(closings)
+    )
 
 
-def _check_aggregate_share(
-    aggregate_share: AggregateShare, policy: Policy, notices: Mapping[str, Notice]
-) -> None:
-    """Raise `ExchangeError` unless an aggregate share fits the policy and its notices."""
-    known = {aggregator.name: aggregator.key for aggregator in policy.aggregators}
-    names = [one.site for one in aggregate_share.hospitals]
+def _aggregator_keys(policy: Policy) -> dict[str, str]:
+    """Return the signing keys of the policy's aggregators by name."""
+    return {aggregator.name: aggregator.key for aggregator in policy.aggregators}
+
+
+def _check_closing(
+    closing: Closing,
+    policy: Policy,
+    notices: Mapping[str, Notice],
+    taken: Set[tuple[str, int | str]],
+) -> tuple[str, ...]:
+    """Return the hospitals that withdrew; raise `ExchangeError` for an invalid closing record.
+
+    Parameters
+    ----------
+    closing : Closing
+    policy : Policy
+    notices : mapping of str to Notice
+        All notices by id.
+    taken : set of (site, number or commitment)
+        Withdrawn notices.
+    """
+    names = [one.site for one in closing.hospitals]
     few = f"is of {len(names)} hospitals; the policy asks for {policy.fewest_hospitals}"
+    key = _aggregator_keys(policy).get(closing.site)
     refuse(
         {
-            "is not by the aggregator's key in the policy": aggregate_share.key
-            != known.get(aggregate_share.site),
+            "is not by the aggregator's key in the policy": closing.key != key,
             "names a hospital twice, or not in order": names != sorted(set(names)),
             few: len(names) < policy.fewest_hospitals,
         }
     )
+    withdrawn = []
+    budgets = set()
+    for one in closing.hospitals:
+        notice = notices.get(one.notice)
+        if notice is None:
+            if taken.isdisjoint({(one.site, one.number), (one.site, one.commitment)}):
+                raise ExchangeError(
+                    f"names a notice of '{one.site}' that is not there.",
+                    do="Merge the file that holds it, or the withdrawal of it.",
+                )
+            withdrawn.append(one.site)
+            continue
+        named = (notice.site, notice.round, notice.number, notice.commitment)
+        if named != (one.site, closing.round, one.number, one.commitment):
+            raise ExchangeError(f"names a notice of '{one.site}' that is another one.")
+        budgets.add(notice.budget)
+        spent = None if notice.mechanism == "none" else notice.spent_epsilon
+        with at(f"'{one.site}'", kind=ExchangeError):
+            policy.require_budget(spent, notice.spent_delta)
+    if len(budgets) > 1:
+        raise ExchangeError("closes over notices with different budgets.")
+    return tuple(withdrawn)
+
+
+def _check_same_set(name: str, closings: list[Closing]) -> None:
+    """Raise `ExchangeError` unless both closing records of a round name the same notices."""
+    first = closings[0]
+    authors = Counter(one.site for one in closings)
+    for other in closings[1:]:
+        with at(f"round '{name}'", do=LOST):
+            if authors[other.site] > 1:
+                raise ExchangeError(f"aggregator '{other.site}' has closed it twice.")
+            mine = {(one.site, one.notice) for one in first.hospitals}
+            theirs = {(one.site, one.notice) for one in other.hospitals}
+            for site, _ in sorted(mine ^ theirs):
+                raise ExchangeError(
+                    f"the aggregators closed it over different notices of '{site}', or only one "
+                    "over any."
+                )
+
+
+def _check_aggregate_share(
+    aggregate_share: AggregateShare,
+    policy: Policy,
+    notices: Mapping[str, Notice],
+    closings: Sequence[Closing],
+) -> None:
+    """Raise `ExchangeError` unless an aggregate share fits the policy, its closing and its notices."""
+    key = _aggregator_keys(policy).get(aggregate_share.site)
+    hospitals = [(one.site, one.notice) for one in aggregate_share.hospitals]
+    refuse(
+        {
+            "is not by the aggregator's key in the policy": aggregate_share.key != key,
+            "is of a round that both aggregators have not closed": len(closings) != 2
+            or set(aggregate_share.closings) != {one.id for one in closings},
+        }
+    )
+    for closing in closings:
+        closed = [(one.site, one.notice) for one in closing.hospitals]
+        differing = sorted({site for site, _ in set(hospitals) ^ set(closed)})
+        if hospitals != closed:
+            named = f"'{differing[0]}'" if differing else "a hospital"
+            raise ExchangeError(f"differs in {named} from the set that was closed.")
     for one in aggregate_share.hospitals:
         notice = notices.get(one.notice)
         if notice is None or (notice.site, notice.round) != (
@@ -362,17 +509,13 @@ def _check_aggregate_share(
 def _check_pair(name: str, aggregate_shares: list[AggregateShare]) -> None:
     """Raise `ExchangeError` unless both aggregate shares have the same hospitals and noise."""
     first = aggregate_shares[0]
+    authors = Counter(one.site for one in aggregate_shares)
     for other in aggregate_shares[1:]:
         with at(f"round '{name}'", do=LOST):
-            if other.site == first.site:
+            if authors[other.site] > 1:
                 raise ExchangeError(
-                    f"aggregator '{first.site}' has published it twice."
+                    f"aggregator '{other.site}' has published it twice."
                 )
-            mine = {(one.site, one.notice) for one in first.hospitals}
-            theirs = {(one.site, one.notice) for one in other.hospitals}
-            for site, _ in sorted(mine ^ theirs):
-                what = f"the aggregate shares have different shares of '{site}'"
-                raise ExchangeError(f"{what}, or only one has any.")
             for name in ("budget", "grid", "variance"):
                 if getattr(first, name) != getattr(other, name):
                     raise ExchangeError(

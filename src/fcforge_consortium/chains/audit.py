@@ -84,17 +84,17 @@ def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
 
 
 def require_same_people(chain: Chain, site: Site, asked: AuditTarget) -> None:
-    """Raise where no receipt proves that these are the people who were learned.
+    """Raise where no entry proves that these are the people who were learned.
 
     The step holds a salted hash of them, in the order learned; ids that were renumbered, other
     diagnoses and strangers under the site's name give another.
     """
     step = chain.steps[chain.sites.index(site.name)]
-    receipt = asked.private.receipt_for(step.commitment, f"the {step.title}")
+    entry = asked.private.entry_for(step.commitment, f"the {step.title}")
     people = people_learned(chain.settings, site)
-    if len(receipt.places(people)) != len(people):
+    if len(entry.places(people)) != len(people):
         raise DataError(
-            f"{len(people)} people would be taken for members, {len(receipt.people)} were learned.",
+            f"{len(people)} people would be taken for members, {len(entry.people)} were learned.",
             do="Give exactly the data that `fcforge consortium chain` was given.",
         )
 

@@ -247,11 +247,11 @@ class Chain(Model):
         def ticked() -> None:
             tick(next(epochs), total, f"epochs, {site.name}")
 
-        after, receipt = self.after(site, flags, tick=ticked)
+        after, entry = self.after(site, flags, tick=ticked)
         made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
         known = self.exchange.everything
         new = tuple(record for record in made.everything if record not in known)
-        return StepResult(made, new, receipt.having_seen(made), before)
+        return StepResult(made, new, entry.having_seen(made), before)
 
     def split(self, people: Cohort, site: str) -> Site:
         """Split a hospital's people as its step trains and tests on them."""
@@ -287,7 +287,7 @@ class Chain(Model):
     def after(
         self, site: Site, flags: Sequence[str] = (), *, tick: Tick = lambda: None
     ) -> tuple[Self, LedgerEntry]:
-        """Return the chain after one more site, in memory, and the receipt of its people.
+        """Return the chain after one more site, in memory, and the entry of its people.
 
         Parameters
         ----------
@@ -304,16 +304,16 @@ class Chain(Model):
         state = step.finished(lane)
         people = people_learned(self.settings, site)
         number = len(self.steps) + 1
-        receipt = LedgerEntry(
+        entry = LedgerEntry(
             site=site.name, number=number, people=people, epsilon=None, delta=0.0
         )
         figures = step.measured(lane, state.held_out)
-        figures |= {"commitment": receipt.commitment, "flags": tuple(flags)}
+        figures |= {"commitment": entry.commitment, "flags": tuple(flags)}
         last = (self.exchange.root, *self.steps)[-1]
         # neither signed nor with arrays yet
         record = records.make(Step, site.name, number, [last.id], None, **figures)
         grown = Exchange(self.exchange.root, (*self.exchange.records, record))
-        return type(self)(grown, state), receipt
+        return type(self)(grown, state), entry
 
     def with_everybody(self, people: Cohort) -> tuple[Self, LedgerEntry]:
         """Return the chain after one more site, all of whose people are trained on."""

@@ -18,6 +18,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         commands.demo,
         commands.base_model,
         commands.contribute,
+        commands.close,
         commands.aggregate,
         commands.merge,
         commands.withdraw,

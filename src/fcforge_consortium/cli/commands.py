@@ -319,6 +319,26 @@ def verify(request: requests.VerifyRequest) -> int:
 
 
 @takes
+def close(request: requests.CloseRequest) -> None:
+    """Sign the set of hospitals of a round, before either aggregator publishes it."""
+    from fcforge_consortium.operations.aggregate import close_files
+
+    done = close_files(request)
+    names = [one.site for one in done.closing.hospitals]
+    size = counted(len(names), "hospital")
+    print(f"wrote {request.out}: closing record of round {done.closing.round}, {size}")
+    print(f"closed over: {', '.join(names)}")
+    first = min(card.name for card in done.exchange.root.policy.aggregators)
+    (second,) = {card.name for card in done.exchange.root.policy.aggregators} - {first}
+    if done.closing.site == first:
+        print(f"send it to {second}, who confirms it with `fcforge consortium close`.")
+    else:
+        print(
+            f"send it to {first}; both now run `fcforge consortium aggregate` with it."
+        )
+
+
+@takes
 def aggregate(request: requests.AggregateRequest) -> None:
     """Add the shares of a round with noise; write this aggregator's signed aggregate share."""
     from fcforge_consortium.operations.aggregate import aggregate_files

@@ -250,8 +250,8 @@ def contributed_people(
     require_given(tuple(last), target.site)
     record = last[target.site]
     people = target.people.select_sites([target.site])
-    receipt = target.private.receipt_for(record.commitment, f"the {record.title}")
-    places = receipt.places(people_in(people))
+    entry = target.private.entry_for(record.commitment, f"the {record.title}")
+    places = entry.places(people_in(people))
     features = own_features(model, people)
     return record, features[places], people.y[places]
 

@@ -144,7 +144,7 @@ class ContributionModel(Model):
             numbers = self.read_numbers(record)
             variance = Fraction(record.variance)
             summands.append(Summand(record.site, (record.site,), numbers, variance))
-        for closed in [each for each in self.rounds if each.closed]:
+        for closed in [each for each in self.rounds if each.published]:
             words = [self.read_numbers(half) for half in closed.aggregate_shares]
             numbers = rounds.signed_numbers(rounds.added(words))
             variance = sum(
@@ -156,7 +156,7 @@ class ContributionModel(Model):
 
     @cached_property
     def rounds(self) -> tuple[rounds.Round, ...]:
-        """Rounds for which at least one aggregator has published its aggregate share."""
+        """Rounds that at least one aggregator has closed."""
         return rounds.rounds_of(self.exchange)
 
     @property

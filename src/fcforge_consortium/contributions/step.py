@@ -20,7 +20,7 @@ from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import save_arrays
 from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.keys import Signer
-from fcforge_consortium.records.kinds import Charged, Contribution, Notice, Withdrawal
+from fcforge_consortium.records.kinds import Charged, Contribution, Withdrawal
 from fcforge_consortium.records.names import site_name
 from fcforge_consortium.step_result import StepResult
 
@@ -91,12 +91,12 @@ def learn(
     before = model.odds(x)
     with at(f"site '{request.site}'"):
         require_labels(before, people.y, request.accept_labels, model.target)
-    receipt, spent = _charged(model, people, ledger, request, budget)
+    entry, spent = _charged(model, people, ledger, request, budget)
     numbers = vector.contribution_rows(model.start.space, x, people.y).sum(0)
-    new, payloads, files = _outgoing(model, numbers, receipt, spent, key)
+    new, payloads, files = _outgoing(model, numbers, entry, spent, key)
     joined = model.exchange.joined([new], payloads)
     measured = quality(before, people.y, model.target)
-    return StepResult(joined, (new,), receipt.having_seen(joined), measured, files)
+    return StepResult(joined, (new,), entry.having_seen(joined), measured, files)
 
 
 def _charged(
@@ -129,12 +129,13 @@ def _charged(
             do=f"Leave one of each pair out (of the command: --leave-out {second}).",
         )
     who = people_in(people)
+    ledger.require_nobody_elsewhere(who)
     require_new(model, who, ledger)
     # raises for a budget whose noise cannot be drawn
     vector.noise_units(*budget, model.size)
     spent = ledger.require_budget(*budget, policy)
-    earlier = [r.number for r in ledger.receipts if r.site == request.site]
-    receipt = LedgerEntry(
+    earlier = [e.number for e in ledger.every_entry if e.site == request.site]
+    entry = LedgerEntry(
         site=request.site,
         number=1 + max(earlier, default=0),
         people=who,
@@ -142,13 +143,13 @@ def _charged(
         delta=budget[1],
         round=site_name(request.round) if request.round else "",
     )
-    return receipt, spent
+    return entry, spent
 
 
 def _outgoing(
     model: "ContributionModel",
     numbers: np.ndarray,
-    receipt: LedgerEntry,
+    entry: LedgerEntry,
     spent: Spent,
     key: Signer,
 ) -> tuple[Charged, dict[str, bytes], dict[str, bytes]]:
@@ -162,26 +163,26 @@ def _outgoing(
     model : ContributionModel
     numbers : ndarray of shape (m,), int64
         Exact sum over the site's people, in units of the grid.
-    receipt : LedgerEntry
+    entry : LedgerEntry
     spent : Spent
         Largest budget that one of the people will have spent.
     key : private key or None
     """
-    if receipt.round:
-        notice, files = rounds.give(model.exchange, receipt, numbers, spent, key)
+    if entry.round:
+        notice, files = rounds.give(model.exchange, entry, numbers, spent, key)
         return notice, {}, files
-    sigma = vector.noise_units(receipt.epsilon, receipt.delta, model.size)
+    sigma = vector.noise_units(entry.epsilon, entry.delta, model.size)
     if sigma:
         numbers = numbers + discrete_gaussian(sigma, len(numbers))
     data = save_arrays({rounds.NUMBERS: numbers})
-    place = (receipt.site, receipt.number, (model.exchange.root.id,), key)
+    place = (entry.site, entry.number, (model.exchange.root.id,), key)
     release = records.make(
         Contribution,
         *place,
         payload=sha256(data),
         grid=model.grid,
         variance=str(sigma**2),
-        **receipt.budget_fields(spent),
+        **entry.budget_fields(spent),
     )
     return release, {release.payload: data}, {}
 
@@ -216,21 +217,22 @@ def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
 
 def _require_known(model: "ContributionModel", site: str, ledger: Ledger) -> None:
     """Raise `ConfigError` if the file holds a record of the site that its ledger lacks."""
-    known = {receipt.commitment for receipt in ledger.receipts}
+    known = {entry.commitment for entry in ledger.every_entry}
     for record in model.exchange.records:
         if record.site == site and record.committed and record.committed not in known:
             raise ConfigError(
                 f"the file holds the {record.title}, which {ledger.path} does not list. The "
                 "budget that its people have spent is therefore unknown.",
-                do="Name the ledger with the entry of that contribution by --ledger.",
+                do="Name the ledger with that entry by --ledger, or restore the newest copy of it.",
             )
 
 
 def require_new(model: "ContributionModel", who: People, ledger: Ledger) -> None:
     """Raise `ConfigError` if people were contributed to this base model before.
 
-    They would count twice. Withdrawn contributions are left out, and so are those to a round that
-    is not in the model: its hospitals may run a new round.
+    They would count twice. Left out are contributions that the hospital has withdrawn, and rounds that
+    can no longer count these people: those that are void, and those that were closed without them. An
+    open round can still be published, so that it counts.
 
     Parameters
     ----------
@@ -238,30 +240,55 @@ def require_new(model: "ContributionModel", who: People, ledger: Ledger) -> None
     who : People
     ledger : Ledger
     """
+    waiting = [entry for entry in ledger.entries if _may_count(model, entry)]
+    twice = int(ledger.holds(who, {entry.commitment for entry in waiting}).sum())
+    if not twice:
+        return
+    named = sorted({f"'{entry.round}'" for entry in waiting if entry.round})
+    rounds_named = f" (rounds: {', '.join(named)})" if named else ""
+    raise ConfigError(
+        f"{twice} of these {len(who)} people were contributed before to this base model, by id "
+        f"or by scan{rounds_named}.",
+        where=ledger.path,
+        do="Contribute other people, or withdraw the earlier contribution first "
+        "(`fcforge consortium withdraw`); its budget stays spent. If its round is void or was "
+        "closed without you, give the file that shows it with --state.",
+    )
+
+
+def _may_count(model: "ContributionModel", entry: LedgerEntry) -> bool:
+    """Return whether an entry is part of the model, or may become part of it.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    entry : LedgerEntry
+    """
     exchange = model.exchange
-    withdrawn = {w.commitment for r in exchange.of(Withdrawal) for w in r.takes}
-    earlier = counted_commitments(model)
-    for receipt in ledger.receipts:
-        alone = not receipt.round and exchange.root.id in receipt.seen
-        if alone and receipt.commitment not in withdrawn:
-            earlier.add(receipt.commitment)
-    twice = int(ledger.holds(who, earlier).sum())
-    if twice:
-        raise ConfigError(
-            f"{twice} of these {len(who)} people were contributed before to this base model, by id "
-            "or by scan.",
-            where=ledger.path,
-            do="Contribute other people, or withdraw the earlier contribution first "
-            "(`fcforge consortium withdraw`); its budget stays spent.",
-        )
+    if exchange.root.id not in entry.seen:
+        return False  # another base model, or a chain
+    withdrawn = {
+        taken.commitment
+        for withdrawal in exchange.of(Withdrawal, entry.site)
+        for taken in withdrawal.takes
+    }
+    if entry.commitment in withdrawn:
+        return False
+    for closed in model.rounds:
+        if entry.round and closed.name == entry.round:
+            members = {member.commitment for member in closed.members}
+            late = closed.closed and entry.commitment not in members
+            return not (closed.void or late)
+    return True
 
 
 def counted_commitments(model: "ContributionModel") -> set[str]:
     """Return the commitments of contributions that are part of the model."""
-    exchange = model.exchange
-    summed = {id_ for each in model.rounds if each.closed for id_ in each.notices}
-    alone = {record.commitment for record in exchange.of(Contribution)}
-    return alone | {n.commitment for n in exchange.of(Notice) if n.id in summed}
+    summed = {
+        m.commitment for each in model.rounds if each.published for m in each.members
+    }
+    alone = {record.commitment for record in model.exchange.of(Contribution)}
+    return alone | summed
 
 
 # -- a hospital's threshold -----------------------------------------------------------------------------
@@ -287,7 +314,7 @@ def own_threshold(
         If the ledger belongs to another site, or the people do not fit the base model.
     """
     model.require_two_classes("a threshold is")
-    owners = sorted({receipt.site for receipt in ledger.receipts})
+    owners = sorted({entry.site for entry in ledger.entries})
     if owners and site not in owners:
         raise DataError(
             f"the ledger belongs to {', '.join(owners)}, not to '{site}'.",
@@ -298,9 +325,9 @@ def own_threshold(
     counted = counted_commitments(model)
     who = people_in(people)
     times = np.zeros((len(who), 1), dtype=np.int64)
-    for receipt in ledger.receipts:
-        if receipt.commitment in counted:
-            times[same_people(who, receipt.people)] += 1
+    for entry in ledger.entries:
+        if entry.commitment in counted:
+            times[same_people(who, entry.people)] += 1
     own = times * vector.contribution_rows(model.start.space, x, people.y)
     intercept, slope = fit_line(model.odds_without(x, own), people.y)
     return Threshold(

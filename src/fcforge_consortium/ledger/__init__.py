@@ -1,1 +1,1 @@
-"""A hospital's private ledger: journal, people, budget and receipts."""
+"""A hospital's private ledger: journal, people, budget and entries."""

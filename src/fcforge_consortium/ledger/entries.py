@@ -46,7 +46,7 @@ class LedgerEntry(Closed):
         Ids of the records of the exchange after this one joined.
     """
 
-    kind: Literal["receipt"] = "receipt"
+    kind: Literal["entry"] = "entry"
     site: SiteName
     number: Count
     people: People

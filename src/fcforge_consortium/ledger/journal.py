@@ -1,7 +1,11 @@
-"""Journal: a locked append-only file whose lines commit the writing of other files.
+"""Journal: a locked, sealed, append-only file whose lines commit the writing of other files.
 
 A line counts once all of it is on the disk. A killed process therefore leaves neither a partial line
 that counts nor an outgoing file without its line.
+
+Each line ends with a seal. The head of a line is the SHA-256 of the head before it and of the line, so
+that it stands for all lines up to this one. The seal is the owner's signature of the head. A journal
+whose owner does not sign has the head itself as a seal, which shows damage but no forgery.
 """
 
 import contextlib
@@ -17,18 +21,50 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from fcforge.core.errors import DataError, ExchangeError, at
 from fcforge.core.files import read_plain
-from fcforge_consortium.records.canonical import read_canonical, to_canonical
-from fcforge_consortium.records.fields import Closed, Name, Text
+from fcforge_consortium.records.canonical import read_canonical, sha256, to_canonical
+from fcforge_consortium.records.fields import Closed, Name, PublicKey, SiteName, Text
+from fcforge_consortium.records.keys import Signer, public_hex
+from fcforge_consortium.records.signatures import fits
 
 MAX_BYTES = 1 << 30
+CONTEXT = b"fcforge journal 2\n"  # binds seals to journals of this version
+FINISH = "Repair the folder; the next command that uses the ledger renames the file."
+BEGINNING = b'{"cohort":"'  # of every header
+SEAL = b"\t"  # between a line and its seal; canonical JSON has no tab
 
 
 class Header(Closed):
-    """First line of a journal: format and version."""
+    """First line of a journal: format, version and owner.
+
+    Attributes
+    ----------
+    format : str
+    id : str
+        128 random bits that identify the journal wherever it lies.
+    key : str
+        Public key of the owner in hex; empty if the owner does not sign.
+    site : str
+        The owner; empty for several.
+    cohort : str
+        Name of the people of a further ledger of a hospital; empty for its first ledger.
+    """
 
     kind: Literal["header"] = "header"
     format: Name
-    version: Literal[1] = 1
+    version: Literal[2] = 2
+    id: str = Field(
+        pattern="^[0-9a-f]{32}$", default_factory=lambda: secrets.token_hex(16)
+    )
+    key: PublicKey | Literal[""] = ""
+    site: SiteName | Literal[""] = ""
+    cohort: Name | Literal[""] = ""
+
+
+class Handover(Closed):
+    """A change of the owner's key: sealed by the old key, while later lines need the new one."""
+
+    kind: Literal["handover"] = "handover"
+    new_key: PublicKey
 
 
 class Placed(Closed):
@@ -60,21 +96,45 @@ class Journal:
         Format in the header.
     kinds : TypeAdapter
         Schema of all lines, distinguished by ``kind``.
-    pays : type
-        Class of the line that commits files.
+    pays : type or tuple of type
+        Classes of the lines that commit files.
     keep : str
         Advice for a damaged file.
+    missing : str
+        Advice for a missing file.
     """
 
     format: ClassVar[str]
-    pays: ClassVar[type]
+    pays: ClassVar[type | tuple[type, ...]]
     kinds: ClassVar[TypeAdapter[Any]]
     keep: ClassVar[str]
+    missing: ClassVar[str]
 
     def __init__(self, path: str | Path, lines: Sequence[Any] = ()) -> None:
         self.path = Path(path)
         self.lines = list(lines)  # all lines of the file
+        self.heads: list[str] = []  # the head of each line
+        self._signer: Signer = None
         self._handle = -1
+
+    @classmethod
+    def new(cls, site: str = "", key: Signer = None, cohort: str = "") -> Header:
+        """Return the header of a new journal.
+
+        Parameters
+        ----------
+        site : str, optional
+            The owner; empty for several.
+        key : private key, optional
+            The owner's.
+        cohort : str, optional
+            Name of the people of a further ledger.
+
+        Returns
+        -------
+        Header
+        """
+        return Header(format=cls.format, key=public_hex(key), site=site, cohort=cohort)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -89,13 +149,18 @@ class Journal:
         Journal
         """
         journal = cls(path)
+        if not journal.path.exists():
+            raise DataError("does not exist.", where=path, do=cls.missing)
         journal._load()
+        journal._require_header()
         return journal
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, path: str | Path) -> Iterator[Self]:
-        """Open or create the file and lock it until the block ends.
+    def open(
+        cls, path: str | Path, key: Signer = None, *, new: Header | None = None
+    ) -> Iterator[Self]:
+        """Open the file and lock it until the block ends.
 
         Work of a killed command is completed first: committed files get their final names, others
         are removed.
@@ -103,26 +168,45 @@ class Journal:
         Parameters
         ----------
         path : str or Path
+        key : private key, optional
+            The owner's, which seals every line.
+        new : Header, optional
+            Begin a journal with this header. A file with lines behind its header is refused then;
+            without it a missing file is refused.
 
         Yields
         ------
         Journal
         """
         journal = cls(path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        try:
-            journal.path.parent.mkdir(parents=True, exist_ok=True)
-            journal._handle = os.open(path, flags, 0o600)
-        except OSError as error:
-            message = f"cannot be opened ({error.strerror})."
-            raise DataError(message, where=path, do="Name another file.") from error
-        try:
-            journal._lock()
-            journal._recover(journal._load())
+        journal._signer = key
+        with journal._opened(new):
             yield journal
+
+    @contextlib.contextmanager
+    def _opened(self, new: Header | None) -> Iterator[None]:
+        """Lock the file, check it and complete or undo a killed command; unlock it at the end."""
+        self._lock_file(create=new is not None)
+        try:
+            self._begin(new)
+            yield
         finally:
-            os.close(journal._handle)  # which also unlocks it
-            journal._handle = -1
+            os.close(self._handle)  # which also unlocks it
+            self._handle = -1
+
+    @property
+    def header(self) -> Header:
+        """Return the header; one without an owner for a journal in memory."""
+        first = self.lines[0] if self.lines else None
+        return first if isinstance(first, Header) else Header(format=self.format)
+
+    @property
+    def key(self) -> str:
+        """Return the public key that seals the next line; empty if the owner does not sign."""
+        last = self.header.key
+        for line in self.lines:
+            last = line.new_key if isinstance(line, Handover) else last
+        return last
 
     def publish(self, line: BaseModel, files: Mapping[Path, bytes]) -> None:
         """Append a line and write the files that it commits: both or neither.
@@ -149,7 +233,7 @@ class Journal:
                     where=final,
                     do="Keep it, and choose another name for a further file. Nobody was charged.",
                 )
-        placed = []
+        placed: list[Placed] = []
         for final in files:
             hidden = f".{final.name[:40]}.{secrets.token_hex(6)}"
             placed.append(Placed(hidden=hidden, final=str(final.absolute())))
@@ -157,10 +241,14 @@ class Journal:
         try:
             for place, data in zip(placed, files.values(), strict=True):
                 _write_hidden(place, data)
-            self.append(line)
+            self._write(line)
         except ExchangeError:
             _remove(placed)
             raise
+        with at(
+            do=f"The contribution is complete and was charged in {self.path}. {FINISH}"
+        ):
+            self._note()  # before anything leaves
         self._name_files(placed)
 
     def _name_files(self, placed: Iterable[Placed]) -> None:
@@ -171,12 +259,11 @@ class Journal:
             raise ExchangeError(
                 f"could not be renamed to its final name ({error.strerror}).",
                 where=error.filename2 or self.path,
-                do=f"The file is complete and was charged in {self.path}. Repair the folder; the next "
-                "command that uses the ledger renames the file.",
+                do=f"The file is complete and was charged in {self.path}. {FINISH}",
             ) from error
 
     def append(self, line: BaseModel) -> None:
-        """Append a line and flush it to the disk.
+        """Append a line with its seal and flush it to the disk.
 
         Parameters
         ----------
@@ -187,8 +274,18 @@ class Journal:
         ExchangeError
             If the line cannot be written; the file is as before.
         """
+        self._write(line)
+        self._note()
+
+    def _write(self, line: BaseModel) -> None:
+        """Append a line with its seal; raise `ExchangeError` if the file is as before."""
         end = os.lseek(self._handle, 0, os.SEEK_END)
-        data = to_canonical(line) + b"\n"
+        content = to_canonical(line)
+        head = head_of(self.heads[-1] if self.heads else "", content)
+        seal = head
+        if self._signer is not None:
+            seal = self._signer.sign(CONTEXT + head.encode()).hex()
+        data = content + SEAL + seal.encode() + b"\n"
         try:
             while data:
                 data = data[os.write(self._handle, data) :]
@@ -197,29 +294,124 @@ class Journal:
             os.ftruncate(self._handle, end)
             raise _full(error, self.path) from error
         self.lines.append(line)
+        self.heads.append(head)
 
-    def _lock(self) -> None:
-        """Lock the open file; raise `DataError` if another process holds the lock."""
+    def _note(self) -> None:
+        """Note the last head elsewhere, so that an older copy of the file is recognised."""
+
+    def _require_newest(self, *, begun: bool) -> None:
+        """Raise `ExchangeError` if the file lacks lines that are known elsewhere.
+
+        Parameters
+        ----------
+        begun : bool
+            Whether the journal begins now: nothing needs to be known of it.
+        """
+
+    def _begin(self, new: Header | None) -> None:
+        """Read and check the locked file, complete or undo a killed command, or begin a new file.
+
+        Parameters
+        ----------
+        new : Header or None
+            As in `open`.
+        """
+        partial = self._load()
+        if new is not None and len(self.lines) > 1:
+            raise ExchangeError(
+                f"exists already and has {len(self.lines) - 1} lines.",
+                where=self.path,
+                do="Use it as it is: leave --new-ledger out. Nothing was changed.",
+            )
+        if new is not None and self.lines and new != self.header.changed(id=new.id):
+            raise ExchangeError(
+                "exists already, for another site, key or cohort.",
+                where=self.path,
+                do="Name another file.",
+            )
+        if new is not None and not self.lines:
+            if partial:
+                os.ftruncate(self._handle, 0)
+            self._write(new)
+        self._require_header()
+        if self.key != public_hex(self._signer):
+            theirs = f"sealed by key {self.key[:16]}" if self.key else "not signed"
+            given = public_hex(self._signer)
+            yours = f"you sign with key {given[:16]}" if given else "you gave no key"
+            raise ExchangeError(
+                f"is {theirs}, but {yours}.",
+                where=self.path,
+                do="Name its own key (--sign KEY), or the file that belongs to your key. After "
+                "`fcforge consortium keys rotate` the new key seals it.",
+            )
+        self._require_newest(begun=new is not None)
+        self._recover(partial)
+        self._note()
+
+    def _lock_file(self, *, create: bool) -> None:
+        """Open and lock the file; raise `DataError` if it is missing or in use."""
+        if not create and not self.path.exists():
+            raise DataError("does not exist.", where=self.path, do=self.missing)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(self.path, flags, 0o600)
+        except OSError as error:
+            message = f"cannot be opened ({error.strerror})."
+            do = "Name another file."
+            raise DataError(message, where=self.path, do=do) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            message = "is in use by another fcforge."
-            do = (
-                "Wait until that process has finished, then run the same command again."
-            )
-            raise DataError(message, where=self.path, do=do) from error
+            os.close(self._handle)
+            raise in_use(self.path) from error
 
     def _load(self) -> int:
         """Read the complete lines; return the number of bytes of an incomplete last line."""
         data = read_plain(self.path, MAX_BYTES)
         *complete, partial = data.split(b"\n")
-        header = to_canonical(Header(format=self.format))
+        owner = ""
         with at(self.path, do=self.keep):
-            if complete[:1] != [header] and not header.startswith(data):
+            if complete:
+                self._require_format(complete[0])
+            elif not partial.startswith(BEGINNING[: len(partial)]):
                 raise ExchangeError(f"does not have the format {self.format}.")
             for number, line in enumerate(complete, start=1):
-                self.lines.append(read_canonical(self.kinds, line, f"line {number}"))
+                content, _, seal = line.partition(SEAL)
+                body = read_canonical(self.kinds, content, f"line {number}")
+                if isinstance(body, Header) != (number == 1):
+                    raise ExchangeError(f"line {number} must not be there.")
+                head = head_of(self.heads[-1] if self.heads else "", content)
+                owner = body.key if isinstance(body, Header) else owner
+                signed = bool(owner) and fits(
+                    owner, seal.decode("ascii", "replace"), CONTEXT + head.encode()
+                )
+                if not signed and (owner or seal != head.encode()):
+                    raise ExchangeError(
+                        f"line {number} or one before it was changed, left out or added: its "
+                        "seal does not fit."
+                    )
+                owner = body.new_key if isinstance(body, Handover) else owner
+                self.lines.append(body)
+                self.heads.append(head)
         return len(partial)
+
+    def _require_header(self) -> None:
+        """Raise `ExchangeError` for a file without a whole first line."""
+        if not self.lines:
+            raise ExchangeError("has no header.", where=self.path, do=self.keep)
+
+    def _require_format(self, line: bytes) -> None:
+        """Raise `ExchangeError` for the first line of another format or version."""
+        if line == to_canonical(_OldHeader(format=self.format)):
+            raise ExchangeError(
+                "is of version 1, which fcforge 0.2 reads and writes. Its lines are not sealed.",
+                do="Keep it: the budget in it is spent. For people who are not in it, begin a new "
+                "one.",
+            )
+        start = f'"format":"{self.format}","id":'.encode()
+        if start not in line or b'"kind":"header"' not in line:
+            raise ExchangeError(f"does not have the format {self.format}.")
 
     def _recover(self, partial: int) -> None:
         """Complete or undo the work of a killed command.
@@ -242,13 +434,43 @@ class Journal:
         if partial:
             end = os.lseek(self._handle, 0, os.SEEK_END)
             os.ftruncate(self._handle, end - partial)
-        if not self.lines:
-            self.append(Header(format=self.format))
         for line, following in zip(self.lines, [*self.lines[1:], None], strict=True):
             if isinstance(line, Intent) and isinstance(following, self.pays):
                 self._name_files(line.files)
             elif isinstance(line, Intent):
                 _remove(line.files)
+
+
+class _OldHeader(Closed):
+    """First line of a journal of version 1."""
+
+    kind: Literal["header"] = "header"
+    format: Name
+    version: Literal[1] = 1
+
+
+def head_of(before: str, content: bytes) -> str:
+    """Return the head of a line.
+
+    Parameters
+    ----------
+    before : str
+        Head of the line before; empty for the first line.
+    content : bytes
+        The line without its seal.
+
+    Returns
+    -------
+    str
+        SHA-256 in hex.
+    """
+    return sha256(before.encode() + b"\n" + content)
+
+
+def in_use(path: Path) -> DataError:
+    """Return the error of a file that another process has locked."""
+    do = "Wait until that process has finished, then run the same command again."
+    return DataError("is in use by another fcforge.", where=path, do=do)
 
 
 def _write_hidden(place: Placed, data: bytes) -> None:

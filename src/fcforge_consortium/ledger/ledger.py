@@ -7,23 +7,28 @@ A record that travels holds a commitment: a salted hash of the people behind it,
 diagnoses. It reveals nothing without the salt, which stays in the entry, as does the list of
 people. An audit must use the same people: with others it would find no leak and look reassuring.
 
-The file only grows (`fcforge_consortium.ledger.journal`). Outgoing files are written together with
-their entry or not at all, and the file is locked while a command may add to it.
+The file only grows, and every line is sealed with the hospital's key
+(`fcforge_consortium.ledger.journal`). Outgoing files are written together with their entry or not at
+all, and the file is locked while a command may add to it. Beside the key, `ledger.known` keeps which
+ledgers the key seals and how long each of them is.
 """
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
 from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, TypeAdapter
 
 from fcforge.core.errors import ConfigError, DataError, at
 from fcforge_consortium.ledger.entries import LedgerEntry, Spent
-from fcforge_consortium.ledger.journal import Header, Intent, Journal
+from fcforge_consortium.ledger.journal import Handover, Header, Intent, Journal
+from fcforge_consortium.ledger.known import KnownLedgers
 from fcforge_consortium.ledger.people import People, same_people
 from fcforge_consortium.ledger.threshold import Threshold
+from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.policy import Policy
 
 NAME = "fcforge.private"  # default file name, beside the data
@@ -32,23 +37,144 @@ NAME = "fcforge.private"  # default file name, beside the data
 class Ledger(Journal):
     """A hospital's ledger: its entries and its threshold.
 
-    ``with Ledger.open(path) as ledger:`` locks the file for writing, and
+    ``with Ledger.open(path, key) as ledger:`` locks the file for writing, and
     ``ledger.publish(entry, files)`` charges a contribution. `Ledger.read` reads without a lock.
+
+    Attributes
+    ----------
+    others : tuple of Ledger
+        Other ledgers that the same key seals: nobody may be in two of them.
     """
 
     format = "fcforge-private"
     pays = LedgerEntry
     kinds = TypeAdapter(
         Annotated[
-            Header | Intent | LedgerEntry | Threshold, Field(discriminator="kind")
+            Header | Intent | LedgerEntry | Threshold | Handover,
+            Field(discriminator="kind"),
         ]
     )
     keep = "No other file has the spent budget of its people. Restore your backup."
+    missing = (
+        "If none of these people was contributed before, begin a ledger with --new-ledger. "
+        "Otherwise name the ledger that has their spent budget: --ledger FILE."
+    )
+
+    def __init__(self, path: str | Path, lines: Sequence[Any] = ()) -> None:
+        super().__init__(path, lines)
+        self.others: tuple[Self, ...] = ()
+        self._known: KnownLedgers | None = None
+
+    @classmethod
+    @contextlib.contextmanager
+    def of_key(
+        cls,
+        path: str | Path,
+        key: Signer,
+        key_file: Path | None,
+        new: Header | None = None,
+    ) -> Iterator[Self]:
+        """Open a ledger together with what its key's folder knows about the key's ledgers.
+
+        Parameters
+        ----------
+        path : str or Path
+        key : private key or None
+        key_file : Path or None
+            File of the key; None for a hospital that does not sign.
+        new : Header, optional
+            As in `Journal.open`.
+
+        Yields
+        ------
+        Ledger
+        """
+        if key is None or key_file is None:
+            with cls.open(path, key, new=new) as ledger:
+                yield ledger
+            return
+        with KnownLedgers.open(key_file, key) as known:
+            if new is not None:
+                known.require_room(Path(path), new)
+            with cls.known_by(known, path, key, new) as ledger:
+                ledger.others = tuple(ledger._read_others(known))
+                yield ledger
+
+    @classmethod
+    @contextlib.contextmanager
+    def known_by(
+        cls,
+        known: KnownLedgers,
+        path: str | Path,
+        key: Signer,
+        new: Header | None = None,
+    ) -> Iterator[Self]:
+        """Open a ledger with an open list of the ledgers of its key.
+
+        Parameters
+        ----------
+        known : KnownLedgers
+        path : str or Path
+        key : private key
+        new : Header, optional
+            As in `Journal.open`.
+
+        Yields
+        ------
+        Ledger
+        """
+        ledger = cls(path)
+        ledger._known, ledger._signer = known, key
+        with ledger._opened(new):
+            yield ledger
+
+    def _read_others(self, known: KnownLedgers) -> Iterator[Self]:
+        """Yield the other ledgers of the key, each of which must be the newest."""
+        for place in known.others(self.header.id):
+            other = type(self).read(place)
+            known.require_newest(other.header.id, place, other.heads)
+            yield other
+
+    def _note(self) -> None:
+        """Note the last head beside the key."""
+        if self._known is not None:
+            self._known.note(self.header, self.path, self.heads[-1])
+
+    def _require_newest(self, *, begun: bool) -> None:
+        """Raise `ExchangeError` for a ledger that its key does not know, or an older copy."""
+        if self._known is not None:
+            self._known.require_newest(
+                self.header.id, self.path, self.heads, begun=begun
+            )
+
+    def require_site(self, site: str) -> None:
+        """Raise `ConfigError` if the ledger belongs to another hospital.
+
+        Parameters
+        ----------
+        site : str
+            The hospital that is about to write to it.
+        """
+        owner = self.header.site
+        if owner == site:
+            return
+        owned = f"'{owner}'" if owner else "several sites"
+        raise ConfigError(
+            f"is the ledger of {owned}, not of '{site}'.",
+            where=self.path,
+            do="Name the ledger of this hospital with --ledger.",
+        )
 
     @property
-    def receipts(self) -> tuple[LedgerEntry, ...]:
+    def entries(self) -> tuple[LedgerEntry, ...]:
         """Return the entries of all contributions, first to last."""
         return tuple(line for line in self.lines if isinstance(line, LedgerEntry))
+
+    @property
+    def every_entry(self) -> tuple[LedgerEntry, ...]:
+        """Return the entries of this ledger and of the other ledgers of its key."""
+        others = (entry for ledger in self.others for entry in ledger.entries)
+        return (*others, *self.entries)
 
     @property
     def threshold(self) -> Threshold | None:
@@ -74,8 +200,8 @@ class Ledger(Journal):
         The sum does not depend on who took part in which contribution, so that the published total
         reveals nothing about a person.
         """
-        epsilon = sum(inf if r.epsilon is None else r.epsilon for r in self.receipts)
-        return Spent(float(epsilon), float(sum(r.delta for r in self.receipts)))
+        epsilon = sum(inf if r.epsilon is None else r.epsilon for r in self.entries)
+        return Spent(float(epsilon), float(sum(r.delta for r in self.entries)))
 
     def require_budget(
         self, epsilon: float | None, delta: float, policy: Policy
@@ -115,12 +241,30 @@ class Ledger(Journal):
         ndarray of bool, shape (n,)
         """
         members = np.zeros(len(people), dtype=bool)
-        for receipt in self.receipts:
-            if commitments is None or receipt.commitment in commitments:
-                members |= same_people(people, receipt.people)
+        for entry in self.entries:
+            if commitments is None or entry.commitment in commitments:
+                members |= same_people(people, entry.people)
         return members
 
-    def receipt_for(self, commitment: str, title: str) -> LedgerEntry:
+    def require_nobody_elsewhere(self, people: People) -> None:
+        """Raise `ConfigError` if people are in another ledger of the same key.
+
+        Each ledger adds up its own budget, so that nobody may be in two of them.
+
+        Parameters
+        ----------
+        people : tuple of Person
+        """
+        for other in self.others:
+            if twice := int(other.holds(people).sum()):
+                raise ConfigError(
+                    f"{twice} of these {len(people)} people are in the ledger {other.path}, by id "
+                    "or by scan: their budget is added up there.",
+                    where=self.path,
+                    do=f"Leave them out, or contribute all of them with --ledger {other.path}.",
+                )
+
+    def entry_for(self, commitment: str, title: str) -> LedgerEntry:
         """Return the entry with the commitment of a record.
 
         Parameters
@@ -138,9 +282,9 @@ class Ledger(Journal):
         DataError
             If no entry has this commitment.
         """
-        for receipt in self.receipts:
-            if receipt.commitment == commitment:
-                return receipt
+        for entry in self.entries:
+            if entry.commitment == commitment:
+                return entry
         raise DataError(
             f"there is no entry for {title}, so that its people cannot be compared with these.",
             where=self.path,

@@ -9,10 +9,9 @@ from fcforge.data.checks import data_warnings
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people
 from fcforge_consortium.chains.chain import begin, chain_of
-from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.model import Tick
+from fcforge_consortium.operations.ledger import open_ledger
 from fcforge_consortium.operations.people import (
-    ledger_of,
     no_report,
     no_tick,
     people_for,
@@ -103,8 +102,9 @@ def _train(
     """Train one hospital's step and write its ledger entry, then the file."""
     for text in data_warnings(people):
         warn(text)
-    with Ledger.open(ledger_of(request)) as ledger:
+    with open_ledger(request, key) as ledger:
         done = chain_of(before).learn(people, request, key, tick)
+        ledger.require_nobody_elsewhere(done.entry.people)
         data = exchange.packed(done.exchange, request.out, done.new)
-        ledger.publish(done.receipt, {request.out: data})
+        ledger.publish(done.entry, {request.out: data})
     return done

@@ -10,9 +10,8 @@ from fcforge.core.errors import at
 from fcforge.data.checks import data_warnings
 from fcforge_consortium.contributions.model import contributions_of
 from fcforge_consortium.contributions.step import learn
-from fcforge_consortium.ledger.ledger import Ledger
+from fcforge_consortium.operations.ledger import open_ledger
 from fcforge_consortium.operations.people import (
-    ledger_of,
     no_report,
     people_for,
     require_signed_step,
@@ -63,9 +62,9 @@ def contribute(
     agree(before)
     for text in data_warnings(people):
         warn(text)
-    with Ledger.open(ledger_of(request)) as ledger:
+    with open_ledger(request, key) as ledger:
         done = learn(model, people, ledger, request, key)
-        ledger.publish(done.receipt, _outgoing_files(request, done))
+        ledger.publish(done.entry, _outgoing_files(request, done))
     return done
 
 

@@ -16,13 +16,14 @@ from fcforge.data.splits import split_cohort
 from fcforge_consortium.aggregation.aggregators import CARD, write_aggregator
 from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.contributions import prediction
-from fcforge_consortium.operations.aggregate import aggregate_files
+from fcforge_consortium.operations.aggregate import aggregate_files, close_files
 from fcforge_consortium.operations.base_model import write_base_model
 from fcforge_consortium.operations.contribute import contribute
 from fcforge_consortium.operations.records import merge_files
 from fcforge_consortium.options import (
     AggregateRequest,
     BaseModelRequest,
+    CloseRequest,
     ContributeRequest,
     MergeRequest,
 )
@@ -153,16 +154,29 @@ def _contribute(home: Path, base_model: Path, people: Cohort) -> None:
             epsilon=EPSILON,
             round=ROUND,
             sign=key,
+            new_ledger=True,
         )
     )
 
 
 def _aggregate(folder: Path, base_model: Path) -> list[Path]:
-    """Write the aggregate shares of the two aggregators; return their paths."""
+    """Close the round, then write the aggregate shares of the two aggregators; return their paths."""
+    state = base_model
+    for aggregator in sorted(AGGREGATORS):
+        out = folder / f"closed by {aggregator}.fcx"
+        close_files(
+            CloseRequest(_shares(folder, aggregator), state, folder / aggregator, out)
+        )
+        state = out
     written = []
     for aggregator in AGGREGATORS:
-        shares = sorted(folder.glob(f"*/*.{aggregator}.share"))
         out = folder / f"{aggregator}.record"
-        aggregate_files(AggregateRequest(shares, base_model, folder / aggregator, out))
+        shares = _shares(folder, aggregator)
+        aggregate_files(AggregateRequest(shares, state, folder / aggregator, out))
         written.append(out)
     return written
+
+
+def _shares(folder: Path, aggregator: str) -> list[Path]:
+    """Return the share files of all hospitals for an aggregator."""
+    return sorted(folder.glob(f"*/*.{aggregator}.share"))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fcforge_consortium.aggregation.rounds import rounds_of
+from fcforge_consortium.operations.ledger import hand_over
 from fcforge_consortium.operations.people import no_report
 from fcforge_consortium.options import MergeRequest, RotateRequest, WithdrawRequest
 from fcforge_consortium.records import exchange
@@ -54,11 +55,15 @@ def withdraw_file(
 
 
 def rotate_file(request: RotateRequest) -> Rotation:
-    """Write a file, or the rotation alone, in which a new key signs for a site."""
+    """Write a file, or the rotation alone, in which a new key signs for a site.
+
+    The new key also seals the ledgers of the old one from now on.
+    """
     name = site_name(request.site)
     opened = exchange.open_exchange(request.state, Trust.asked(request))
     old, new = read_private(request.old), read_private(request.new)
     rotated = opened.rotated(name, old, new)
+    hand_over(request, old, new)
     last = rotated.of(Rotation, name)[-1:]
     exchange.save(rotated, request.out, last)
     return last[0]

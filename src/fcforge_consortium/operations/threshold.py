@@ -8,6 +8,7 @@ from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.operations.people import people_for
 from fcforge_consortium.options import ThresholdRequest
 from fcforge_consortium.records import exchange
+from fcforge_consortium.records.keys import read_signer
 from fcforge_consortium.records.names import site_name
 from fcforge_consortium.records.trust import Trust
 
@@ -23,10 +24,12 @@ def fit_threshold(request: ThresholdRequest) -> Threshold:
             "a chain has no threshold of a hospital's own.",
             do="It is calibrated as it learns; only contributions have one.",
         )
+    model = contributions_of(opened)
+    model.require_two_classes("a threshold is")
     name = site_name(request.site)
     people = people_for(opened, request, name)
-    Ledger.read(request.ledger)  # a new one would know nobody
-    with Ledger.open(request.ledger) as ledger:
-        threshold = own_threshold(contributions_of(opened), people, name, ledger)
+    key = read_signer(request.sign)
+    with Ledger.of_key(request.ledger, key, request.sign) as ledger:
+        threshold = own_threshold(model, people, name, ledger)
         ledger.append(threshold)
     return threshold

@@ -157,12 +157,12 @@ def _known_records(
     for withdrawal in withdrawals:
         accounted |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}
     titles = {}
-    for receipt in Ledger.read(path).receipts:
-        if exchange.root.id in receipt.seen:
-            titles |= {id_: f"record {id_[:12]}" for id_ in receipt.seen}
-            if (receipt.site, receipt.commitment) not in accounted:
-                title = f"contribution {receipt.number} of '{receipt.site}'"
-                titles[receipt.commitment] = title
+    for entry in Ledger.read(path).entries:
+        if exchange.root.id in entry.seen:
+            titles |= {id_: f"record {id_[:12]}" for id_ in entry.seen}
+            if (entry.site, entry.commitment) not in accounted:
+                title = f"contribution {entry.number} of '{entry.site}'"
+                titles[entry.commitment] = title
     if not titles:
         what = "the ledger has no entry about this file or its base model."
         raise ExchangeError(what, where=path)

@@ -583,6 +583,48 @@ class Notice(Charged):
     shares: Annotated[tuple[GivenShare, ...], Field(min_length=2, max_length=2)]
 
 
+class ClosedMember(Closed):
+    """A hospital of a closed round, named as a withdrawal names its notice.
+
+    Attributes
+    ----------
+    site : str
+    notice : str
+        Id of the hospital's notice.
+    number : int
+        Number of the notice.
+    commitment : str
+        Commitment of the notice.
+    """
+
+    site: SiteName
+    notice: Sha256
+    number: Size
+    commitment: Sha256
+
+
+class Closing(Record):
+    """An aggregator's closing record of a round: its set of hospitals, before anything is published.
+
+    A round is closed once both aggregators have signed the same set. A withdrawal of one of its
+    notices afterwards takes the whole round out of the model. The record does not require its notices,
+    so that it still shows then why the round is void.
+
+    Attributes
+    ----------
+    round : str
+    hospitals : tuple of ClosedMember
+        Sorted by name.
+    """
+
+    limit: ClassVar[int] = LONGEST
+    root_kind: ClassVar[str] = "base_model"
+
+    kind: Literal["closing"] = "closing"
+    round: SiteName
+    hospitals: Annotated[tuple[ClosedMember, ...], Field(min_length=2)]
+
+
 class RoundMember(Closed):
     """A hospital in an aggregate share.
 
@@ -608,6 +650,8 @@ class AggregateShare(NoisyVector):
     round : str
     hospitals : tuple of RoundMember
         Sorted by name.
+    closings : tuple of str
+        Ids of both aggregators' closing records.
     """
 
     limit: ClassVar[int] = LONGEST
@@ -615,11 +659,13 @@ class AggregateShare(NoisyVector):
     kind: Literal["aggregate_share"] = "aggregate_share"
     round: SiteName
     hospitals: Annotated[tuple[RoundMember, ...], Field(min_length=2)]
+    closings: Annotated[tuple[Sha256, ...], Field(min_length=2, max_length=2)]
 
     @property
     def builds_on(self) -> tuple[str, ...]:
-        """Return the ids of the parents and of the notice of every hospital in the sum."""
-        return (*self.parents, *(member.notice for member in self.hospitals))
+        """Return the ids of the parents, of the closing records, and of all notices in the sum."""
+        notices = (member.notice for member in self.hospitals)
+        return (*self.parents, *self.closings, *notices)
 
 
 # -- withdrawals and rotations -----------------------------------------------------------------------
@@ -702,6 +748,7 @@ ANY: TypeAdapter[Any] = TypeAdapter(
         | Contribution
         | Step
         | Notice
+        | Closing
         | AggregateShare
         | Withdrawal
         | Rotation,

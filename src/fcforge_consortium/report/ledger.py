@@ -31,7 +31,7 @@ def ledger_summary(ledger: Ledger) -> dict[str, Any]:
             "epsilon": entry.epsilon,
             "delta": entry.delta,
         }
-        for entry in ledger.receipts
+        for entry in ledger.entries
     ]
     epsilon, delta = ledger.spent
     return {

@@ -81,10 +81,10 @@ def step_text(done: StepResult) -> str:
         payload = done.exchange.payloads.get(record.payload, b"")
         n_bytes = len(record.line) + len(payload)
         lines.append(f"{record.title}: {memory(n_bytes)} leave.")
-    if done.receipt.epsilon is None:
+    if done.entry.epsilon is None:
         lines.append("No noise is added: no promise of privacy is made.")
     else:
-        budget = f"epsilon {done.receipt.epsilon:g} (delta {done.receipt.delta:g})"
+        budget = f"epsilon {done.entry.epsilon:g} (delta {done.entry.delta:g})"
         lines.append(f"Each person spends {budget}.")
     return printable_lines(lines)
 
@@ -93,7 +93,7 @@ def _before_lines(done: StepResult) -> list[str]:
     """Return how well the model that came in does at the site."""
     before = done.before
     n = people(int(before["people"]))
-    came = f"site '{done.receipt.site}': {n}. The model that came in reaches"
+    came = f"site '{done.entry.site}': {n}. The model that came in reaches"
     if "majority" not in before:
         parts = [f"{METRICS[k].title} {before[k]:.3g}" for k in list(before)[:-1]]
         return [f"{came} {', '.join(parts)} here."]

@@ -17,13 +17,14 @@ from fcforge_consortium.aggregation.aggregators import (
     RoundList,
     aggregate,
     card_of,
+    close,
 )
 from fcforge_consortium.base_model.vectors import contribution_rows
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.ledger.ledger import Ledger
-from fcforge_consortium.operations.aggregate import aggregate_files
+from fcforge_consortium.operations.aggregate import aggregate_files, close_files
 from fcforge_consortium.operations.verification import verify
-from fcforge_consortium.options import AggregateRequest
+from fcforge_consortium.options import AggregateRequest, CloseRequest
 from fcforge_consortium.records import archive
 from fcforge_consortium.records.exchange import Exchange, save, union_of
 from fcforge_consortium.records.kinds import AggregateShare
@@ -41,6 +42,13 @@ def pem(folder, name):
     path = folder / f"{name}.key"
     path.write_bytes(key_of(name).private_bytes(*form))
     return path
+
+
+def list_of(place, name):
+    """An aggregator's empty list of rounds."""
+    new = RoundList.new(name, key_of(name))
+    with RoundList.open(place, key_of(name), new=new):
+        return place
 
 
 @pytest.fixture(scope="module")
@@ -61,20 +69,41 @@ def world(tmp_path_factory):
     return folder
 
 
-def asked(world, shares, aggregator, out, **more):
+def asked(world, shares, aggregator, out, state="", request=AggregateRequest, **more):
     """What an aggregator types."""
-    place = {"state": world / "start.exchange", "key": world / f"{aggregator}.key"}
-    return AggregateRequest(shares=shares, out=out, **place, **more)
+    place = {"state": state or world / "start.exchange"}
+    place["key"] = world / f"{aggregator}.key"
+    return request(shares=shares, out=out, **place, **more)
+
+
+def shares_for(world, aggregator, name, sites=SITES):
+    return [world / f"{name} {site} {aggregator}.share" for site in sites]
+
+
+def closed(world, folder, name, sites=SITES):
+    """The file with both closing records of a round."""
+    state = ""
+    for aggregator in AGGREGATORS:
+        listed = folder / f"{aggregator}.rounds"
+        if not listed.exists():
+            list_of(listed, aggregator)
+        out = folder / f"{name} closed by {aggregator}.exchange"
+        given = (world, shares_for(world, aggregator, name, sites), aggregator, out)
+        close_files(asked(*given, state, CloseRequest, rounds=listed))
+        state = out
+    return state
 
 
 def halves(world, folder, name, sites=SITES):
     """Both halves of a round, as files."""
     made = []
+    state = closed(world, folder, name, sites)
     for aggregator in AGGREGATORS:
-        shares = [world / f"{name} {site} {aggregator}.share" for site in sites]
+        shares = shares_for(world, aggregator, name, sites)
         made.append(folder / f"{name} {aggregator}.record")
         listed = folder / f"{aggregator}.rounds"
-        aggregate_files(asked(world, shares, aggregator, made[-1], rounds=listed))
+        given = (world, shares, aggregator, made[-1], state)
+        aggregate_files(asked(*given, rounds=listed))
     return made
 
 
@@ -141,17 +170,20 @@ def test_an_aggregator_has_it_on_its_list_or_has_not_published(
     world, tmp_path, monkeypatch
 ):
     shares = [world / f"spring {site} Ministry.share" for site in SITES]
-    listed = tmp_path / "list"
-    place = (world, shares, "Ministry", tmp_path / "h.record")
+    state = closed(world, tmp_path, "spring")
+    listed = tmp_path / "Ministry.rounds"
+    place = (world, shares, "Ministry", tmp_path / "h.record", state)
     with monkeypatch.context() as patch:
         patch.setattr(archive, "pack", lambda contents: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             aggregate_files(asked(*place, rounds=listed))
     aggregate_files(asked(*place, rounds=listed))
     assert (tmp_path / "h.record").stat().st_mode & 0o077 == 0
+    again = (*place[:3], tmp_path / "again.record", state)
     with pytest.raises(ExchangeError, match="published before"):
-        aggregate_files(asked(*place[:-1], tmp_path / "again.record", rounds=listed))
-    assert len(RoundList.read(listed).lines) == 3
+        aggregate_files(asked(*again, rounds=listed))
+    kinds = [line.kind for line in RoundList.read(listed).lines]
+    assert kinds == ["header", "intent", "closed", "intent", "published"]
 
 
 def test_a_chain_has_no_aggregators(world, tmp_path):
@@ -169,13 +201,14 @@ def test_a_late_hospital_joins_the_next_round_and_is_charged_for_both(world, tmp
     """The ledger and the file agree: both state the sum of all that left the hospital."""
     site = small.sites()[5]
     start = union_of([world / "start.exchange"], Trust())
-    with Ledger.open(tmp_path / "private") as private:
+    new = Ledger.new(site)
+    with Ledger.open(tmp_path / "private", new=new) as private:
         late = small.learned(start, site, private, signer=site, round="spring")
-        private.publish(late.receipt, {})
+        private.publish(late.entry, {})
         files = [world / "start.exchange", *halves(world, tmp_path, "spring")]
         closed = union_of(files, Trust())
         summer = small.learned(closed, site, private, signer=site, round="summer")
-        private.publish(summer.receipt, {})
+        private.publish(summer.entry, {})
         assert summer.new[0].spent_epsilon == private.spent.epsilon == 2.0
 
 
@@ -196,10 +229,17 @@ def test_a_round_of_a_hundred_hospitals_is_quick(tmp_path, monkeypatch):
     shares = []
     for k in range(100):
         gave = aggregator_rounds.shares_of(f"Hospital {k}", numbers=numbers)
-        shares.append(gave["Ministry"])
-    assert len(shares[0].data) < 64_000
-    begun = time.perf_counter()
-    with RoundList.open(tmp_path / "list") as listed:
-        given = (aggregator_rounds.START_EXCHANGE, shares, key_of("Ministry"))
-        aggregate(*given, Noise(10**6, 1.0, 6_788), listed)
-    assert time.perf_counter() - begun < 5
+        shares.append(gave)
+    assert len(shares[0]["Ministry"].data) < 64_000
+    begun = time.process_time()
+    exchange = aggregator_rounds.START_EXCHANGE
+    with aggregator_rounds.lists_in(tmp_path) as lists:
+        for name in AGGREGATORS:
+            mine = [one[name] for one in shares]
+            done = close(exchange, mine, key_of(name), 6_788, lists[name])
+            lists[name].publish(done.line, {})
+            exchange = done.exchange
+        mine = [one["Ministry"] for one in shares]
+        given = (exchange, mine, key_of("Ministry"), Noise(10**6, 1.0, 6_788))
+        aggregate(*given, lists["Ministry"])
+    assert time.process_time() - begun < 5

@@ -1,5 +1,8 @@
 """Shares add up and say nothing alone; halves of other shares are refused by name."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from aggregator_rounds import (
@@ -8,6 +11,8 @@ from aggregator_rounds import (
     SIZE,
     START_EXCHANGE,
     aggregate_share_of,
+    closed_by_both,
+    lists_in,
     numbers_of,
     shares_of,
 )
@@ -15,7 +20,7 @@ from exchange_records import key_of
 
 from fcforge.core.errors import ExchangeError
 from fcforge_consortium.aggregation import rounds
-from fcforge_consortium.aggregation.aggregators import RoundList, encryption_key
+from fcforge_consortium.aggregation.aggregators import encryption_key
 from fcforge_consortium.aggregation.rounds import (
     added,
     opened,
@@ -25,7 +30,10 @@ from fcforge_consortium.aggregation.rounds import (
     signed_numbers,
     split,
 )
+from fcforge_consortium.records.archive import save_arrays
+from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.kinds import Closing
 
 
 @pytest.fixture(autouse=True)
@@ -33,64 +41,73 @@ def any_model(monkeypatch):
     monkeypatch.setattr(Exchange, "model", None)
 
 
-def kept(aggregator, sites, folder, **more):
-    """An aggregator's half of round "spring", each with a list of its own."""
-    gave = [more.get("shares", {}).get(site) or SHARES[site] for site in sites]
-    with RoundList.open(
-        folder / f"{aggregator} {len(list(folder.iterdir()))}"
-    ) as listed:
-        return aggregate_share_of(aggregator, gave, listed)
+def kept(aggregator, folder):
+    """An aggregator's half of round "spring", closed by both in lists of their own."""
+    with lists_in(Path(tempfile.mkdtemp(dir=folder))) as lists:
+        closed = closed_by_both([*SHARES.values()], lists)
+        return aggregate_share_of(aggregator, [*SHARES.values()], lists, closed)
 
 
 SHARES = {site: shares_of(site) for site in (*SITES, "OHSU")}
-FOUR = tuple(SHARES)
 
 
-def joined(*halves):
-    found = START_EXCHANGE
-    for half in halves:
-        found = found.joined(half.contents.records, half.contents.payloads)
-    return found
+def resigned(record, **changes):
+    """A record with some fields changed, signed by its aggregator."""
+    return record.changed(**changes, signature="").signed(key_of(record.site))
 
 
-def test_a_lost_share_is_named_and_nothing_is_changed(tmp_path):
-    one = kept("Ministry", FOUR, tmp_path)
-    two = kept("University", SITES, tmp_path)
-    both = joined(one, two)
-    with pytest.raises(ExchangeError, match="different shares of 'OHSU'") as told:
-        rounds_of(both)
+def found_in(records, whole):
+    """The rounds of some records with the arrays of an aggregate share."""
+    return rounds_of(START_EXCHANGE.joined(records, whole.contents.payloads))
+
+
+def with_instead(whole, *forged):
+    """The exchange of an aggregate share, records of the same kind and author replaced."""
+    replaced = {(record.kind, record.site) for record in forged}
+    records = [r for r in whole.contents.records if (r.kind, r.site) not in replaced]
+    return START_EXCHANGE.joined([*records, *forged], whole.contents.payloads)
+
+
+def test_aggregators_who_closed_different_sets_are_named(tmp_path):
+    whole = kept("Ministry", tmp_path)
+    _, two = whole.exchange.of(Closing)
+    fewer = resigned(two, hospitals=two.hospitals[:1] + two.hospitals[2:])
+    records = [r for r in whole.contents.records if r.kind == "notice"]
+    found = START_EXCHANGE.joined([*records, whole.exchange.of(Closing)[0], fewer])
+    with pytest.raises(ExchangeError, match="over different notices of 'OHSU'") as told:
+        rounds_of(found)
     assert told.value.where == "round 'spring'"
-    assert len(rounds_of(joined(one))) == 1
-    assert [
-        r.closed for r in rounds_of(joined(kept("University", FOUR, tmp_path), one))
-    ]
 
 
-def test_an_aggregator_with_the_other_half_at_hand_does_not_publish_another(tmp_path):
-    one = kept("Ministry", FOUR, tmp_path)
-    with RoundList.open(tmp_path / "list") as listed:
-        with pytest.raises(ExchangeError, match="'OHSU'"):
-            aggregate_share_of(
-                "University", [SHARES[s] for s in SITES], listed, one.exchange
-            )
-        assert listed.lines[1:] == []
+def test_a_half_of_another_set_than_the_closed_one(tmp_path):
+    whole = kept("Ministry", tmp_path)
+    half = whole.aggregate_share
+    forged = resigned(half, hospitals=half.hospitals[1:])
+    with pytest.raises(ExchangeError, match="differs in 'NYU' from the set"):
+        rounds_of(with_instead(whole, forged))
 
 
-def test_different_shares_of_one_hospital(tmp_path):
-    other = {"NYU": shares_of("NYU", number=2, salt="cd" * 16)}
-    one = kept("Ministry", SITES, tmp_path)
-    two = kept("University", SITES, tmp_path, shares=other)
-    with pytest.raises(ExchangeError, match="different shares of 'NYU'"):
-        rounds_of(joined(one, two))
+def test_a_half_of_a_round_that_is_not_closed_by_both(tmp_path):
+    """Neither closing record can be left out, nor replaced by another of its author."""
+    whole = kept("Ministry", tmp_path)
+    _, two = whole.exchange.of(Closing)
+    records = [r for r in whole.contents.records if r.id != two.id]
+    with pytest.raises(ExchangeError, match="is missing or was withdrawn"):
+        START_EXCHANGE.joined(records, whole.contents.payloads).check()
+    again = resigned(two, number=7)
+    found = START_EXCHANGE.joined(
+        [*whole.contents.records, again], whole.contents.payloads
+    )
+    with pytest.raises(ExchangeError, match="'University' has closed it twice"):
+        rounds_of(found)
 
 
 def test_a_round_twice_by_one_aggregator(tmp_path):
-    one = kept("Ministry", FOUR, tmp_path)
-    two = kept("Ministry", SITES, tmp_path)
-    again = two.aggregate_share.changed(number=2, signature="").signed(
-        key_of("Ministry")
-    )
-    both = joined(one).joined([again], two.contents.payloads)
+    one = kept("Ministry", tmp_path)
+    again = resigned(one.aggregate_share, number=2)
+    data = save_arrays({"numbers": np.arange(SIZE, dtype="<u8")})
+    again = resigned(again, payload=sha256(data))
+    both = one.exchange.joined([again], {again.payload: data})
     with pytest.raises(
         ExchangeError, match="aggregator 'Ministry' has published it twice"
     ):
@@ -100,51 +117,47 @@ def test_a_round_twice_by_one_aggregator(tmp_path):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"site": "Somebody"}, "aggregator's key in the policy"),
+        ({"site": "Somebody"}, "one key .* signs for the sites"),
         ({"epsilon": 2.0}, "another budget"),
-        ({"round": "summer"}, "that is not there"),
-        ({"hospitals": 2}, "of 2 hospitals; the policy asks for 3"),
-        ({"hospitals": -1}, "not in order"),
+        ({"round": "summer"}, "that both aggregators have not closed"),
+        ({"hospitals": 2}, "differs in 'OHSU' from the set"),
+        ({"hospitals": -1}, "differs in a hospital from the set"),
     ],
 )
 def test_a_forged_half_is_refused(tmp_path, change, why):
-    whole = kept("Ministry", FOUR, tmp_path)
+    whole = kept("Ministry", tmp_path)
+    half = whole.aggregate_share
     if "hospitals" in change:
-        change = {"hospitals": whole.aggregate_share.hospitals[:: change["hospitals"]]}
-    forged = whole.aggregate_share.changed(**change, signature="").signed(
-        key_of("Ministry")
-    )
-    records = [r for r in whole.contents.records if r is not whole.aggregate_share]
-    found = START_EXCHANGE.joined([*records, forged], whole.contents.payloads)
+        change = {"hospitals": half.hospitals[:: change["hospitals"]]}
+    forged = half.changed(**change, signature="").signed(key_of("Ministry"))
+    records = [r for r in whole.contents.records if r is not half]
     with pytest.raises(ExchangeError, match=why):
-        rounds_of(found)
+        found_in([*records, forged], whole)
 
 
 def test_a_half_by_another_key_or_of_another_share(tmp_path):
-    whole = kept("Ministry", SITES, tmp_path)
-    records = [r for r in whole.contents.records if r is not whole.aggregate_share]
-    thief = whole.aggregate_share.signed(key_of("thief"))
-    first, *others = whole.aggregate_share.hospitals
+    whole = kept("Ministry", tmp_path)
+    half = whole.aggregate_share
+    first, *others = half.hospitals
     moved = first.model_copy(update={"share": "ab" * 32})
-    shifted = whole.aggregate_share.changed(hospitals=(moved, *others), signature="")
     wrong = {
-        "not by the aggregator's key": thief,
-        "that 'NYU' did not give": shifted.signed(key_of("Ministry")),
+        "signed with different keys": half.signed(key_of("thief")),
+        "that 'NYU' did not give": resigned(half, hospitals=(moved, *others)),
     }
+    records = [r for r in whole.contents.records if r is not half]
     for why, forged in wrong.items():
-        found = START_EXCHANGE.joined([*records, forged], whole.contents.payloads)
         with pytest.raises(ExchangeError, match=why):
-            rounds_of(found)
+            found_in([*records, forged], whole)
 
 
 def test_halves_with_different_noise(tmp_path):
-    one = kept("Ministry", SITES, tmp_path)
-    two = kept("University", SITES, tmp_path)
-    less = two.aggregate_share.changed(variance="1", signature="").signed(
-        key_of("University")
-    )
-    records = [r for r in two.contents.records if r is not two.aggregate_share]
-    found = joined(one).joined([*records, less], two.contents.payloads)
+    with lists_in(tmp_path) as lists:
+        shares = [*SHARES.values()]
+        state = closed_by_both(shares, lists)
+        one = aggregate_share_of("Ministry", shares, lists, state)
+        two = aggregate_share_of("University", shares, lists, one.exchange)
+    less = resigned(two.aggregate_share, variance="1")
+    found = one.exchange.joined([less], two.contents.payloads)
     with pytest.raises(ExchangeError, match="different noise"):
         rounds_of(found)
 

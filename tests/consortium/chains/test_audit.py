@@ -44,8 +44,8 @@ def learned(method: str) -> tuple[Chain, Ledger]:
         held_out_generator=Component("edge_gauss"),
     )
     exchange = empty_chain(settings, Target(classes=("TC", "ASD")), SITE)
-    made, receipt = joined(exchange, SITE, data=cohort())
-    return made.model, Ledger(Path("nowhere"), [receipt])
+    made, entry = joined(exchange, SITE, data=cohort())
+    return made.model, Ledger(Path("nowhere"), [entry])
 
 
 def asked(method: str, **change) -> AuditTarget:
@@ -116,10 +116,10 @@ def test_where_everybody_was_learned_others_are_compared():
     )
     site = whole_site(mine, settings)
     assert len(site.val)  # learned, too, where nothing is chosen on it
-    chain, receipt = empty_chain(
+    chain, entry = empty_chain(
         settings, Target(classes=("TC", "ASD")), SITE
     ).model.after(site)
-    private = Ledger(Path("nowhere"), [receipt])
+    private = Ledger(Path("nowhere"), [entry])
     given = asked("analytic", private=private)
     with pytest.raises(DataError, match="--reference"):
         audit_chain(chain, given)

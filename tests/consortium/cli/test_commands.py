@@ -52,7 +52,8 @@ def world(tmp_path_factory) -> Path:
     for site in SITES:
         (folder / site).mkdir()
         write(folder / site / "data.npz", [site])
-        good(consortium("keys", "new", folder / f"{site}.pem"))
+        for key in ("pem", "chain.pem"):
+            good(consortium("keys", "new", folder / f"{site}.{key}"))
     axes = ("--set", "base_model.axes=4")
     out = folder / "start.fcx"
     good(consortium("base-model", "--data", folder / "public.npz", *axes, "--out", out))
@@ -71,7 +72,8 @@ CONTINUE = ("chain", "continue")
 
 def words(folder: Path, site: str, out, *command: str) -> tuple:
     data = folder / site / "data.npz"
-    own = ("--site", site, "--data", data, "--sign", folder / f"{site}.pem")
+    key = folder / f"{site}.{'chain.pem' if 'chain' in command else 'pem'}"
+    own = ("--site", site, "--data", data, "--sign", key)
     return (*(command or ("contribute",)), *own, "--out", out)
 
 
@@ -82,7 +84,7 @@ def step(folder: Path, site: str, out: str, *more) -> Answer:
         ledger = folder / site / "chain.private"
         command = BEGIN if "--config" in more else (*CONTINUE, "--yes")
     told = (*words(folder, site, folder / out, *command), "--ledger", ledger)
-    return good(consortium(*told, *more))
+    return good(consortium(*told, "--new-ledger", *more))
 
 
 BOTH = pytest.mark.parametrize("file", ["r2.fcx", "c2.fcx"])
@@ -173,6 +175,8 @@ def test_the_own_threshold_of_a_hospital(world, tmp_path):
     private = world / site / "start.private"
     data = world / site / "data.npz"
     told = ("--data", data, "--site", site, "--ledger", private)
+    refused(consortium("threshold", world / "r2.fcx", *told), "you gave no key")
+    told = (*told, "--sign", world / f"{site}.pem")
     own = good(consortium("threshold", world / "r2.fcx", *told)).out
     assert own.startswith("own log odds = ")
     shown = good(consortium("predict", world / "r2.fcx", data, "--ledger", private))
@@ -205,7 +209,7 @@ def test_going_on_is_asked_for_or_said(world, file, tmp_path):
 
 def test_learning_tells_what_it_found_and_spends(world, tmp_path):
     told = words(world, SITES[2], tmp_path / "x.record")
-    private = ("--ledger", tmp_path / "x.private")
+    private = ("--ledger", tmp_path / "x.private", "--new-ledger")
     state = ("--state", world / "start.fcx", "--yes", "--epsilon", "0.5")
     answer = good(consortium(*told, *state, *private))
     assert "Each person spends epsilon 0.5 (delta 1e-06)." in answer.err
@@ -256,7 +260,9 @@ def test_a_config_gives_the_settings(world, tmp_path):
         '[[learner]]\nmethod = "finetune"\nmodel = "linear"\n'
     )
     told = words(world, SITES[0], tmp_path / "x.fcx", *BEGIN)
+    good(consortium("keys", "new", tmp_path / "x.key"))
     told = (*told, "--ledger", tmp_path / "x.private", "--config", config)
+    told = (*told, "--new-ledger", "--sign", tmp_path / "x.key")
     refused(consortium(*told), "the config has 2 learners")
     good(consortium(*told, "--learner", "analytic/linear"))
     found = json.loads(consortium("inspect", tmp_path / "x.fcx", "--json").out)
@@ -309,7 +315,8 @@ def test_evaluate_compares_the_classes(world, tmp_path):
     out = tmp_path / "x.fcx"
     data = write(tmp_path / "words.npz", [SITES[0]], ("ASD", "TC"))
     told = (*BEGIN, "--site", SITES[0], "--data", data, "--out", out)
-    good(consortium(*told, "--config", world / "chain.toml", "--positive", "ASD"))
+    more = ("--config", world / "chain.toml", "--positive", "ASD", "--new-ledger")
+    good(consortium(*told, *more))
     other = write(tmp_path / "other.npz", [SITES[0]], ("MDD", "NC"))
     refused(consortium("evaluate", out, other, "--positive", "MDD"), "'ASD'")
     refused(consortium("evaluate", out, data, "--positive", "TC"), "They are exchanged")

@@ -39,6 +39,7 @@ def folder(tmp_path_factory):
         consortium("keys", "new", place / f"{number}.key")
         given = ["--site", site, "--data", data, "--state", place / "start.fcx"]
         given += ["--sign", place / f"{number}.key", "--round", "spring", "--yes"]
+        given += ["--ledger", place / f"{number}.private", "--new-ledger"]
         done = consortium("contribute", *given, "--out", place / f"{number}.record")
         assert done.code == 0, done.err
         assert done.err.count("; nobody else can read it.") == 2
@@ -46,27 +47,35 @@ def folder(tmp_path_factory):
     return place
 
 
-def kept(folder, aggregator, out, *more):
+def kept(folder, command, aggregator, state, out):
     shares = sorted(folder.glob(f"*.{aggregator}.share"))
-    given = [
-        "--state",
-        folder / "start.fcx",
-        "--key",
-        folder / aggregator,
-        "--out",
-        out,
-    ]
-    return consortium("aggregate", *shares, *given, *more)
+    given = ["--state", state, "--key", folder / aggregator, "--out", out]
+    return consortium(command, *shares, *given)
 
 
-def test_a_round_in_four_commands(folder, tmp_path):
+def test_a_round_as_it_is_typed(folder, tmp_path):
+    state = folder / "start.fcx"
+    early = kept(folder, "aggregate", "Ministry", state, tmp_path / "x.record")
+    assert early.code == 2
+    assert "is not closed by both aggregators" in early.err
+    wrong = kept(folder, "close", "University", state, tmp_path / "x.fcx")
+    assert wrong.code == 2
+    assert "'Ministry' closes it first" in wrong.err
+    for aggregator, follows in zip(
+        AGGREGATORS, ("University, who confirms it", "Ministry; both now"), strict=True
+    ):
+        out = tmp_path / f"closed by {aggregator}.fcx"
+        done = kept(folder, "close", aggregator, state, out)
+        assert done.code == 0, done.err
+        assert f"send it to {follows}" in done.out
+        state = out
     halves = []
     for aggregator in AGGREGATORS:
         halves.append(tmp_path / f"{aggregator}.record")
-        done = kept(folder, aggregator, halves[-1])
+        done = kept(folder, "aggregate", aggregator, state, halves[-1])
         assert done.code == 0, done.err
         assert "3 hospitals" in done.out
-    again = kept(folder, "Ministry", tmp_path / "again.record")
+    again = kept(folder, "aggregate", "Ministry", state, tmp_path / "again.record")
     assert (again.code, again.err.count("\n")) == (2, 1)
     assert "was published before" in again.err
     out = tmp_path / "all.fcx"

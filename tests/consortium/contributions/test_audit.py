@@ -1,4 +1,4 @@
-"""The audit of a release: references at both ends, proof by the receipt."""
+"""The audit of a release: references at both ends, proof by the entry."""
 
 from dataclasses import replace
 from functools import cache
@@ -32,9 +32,9 @@ def mine():
     return people().select_sites([SITE])
 
 
-def asked(done, cohort=None, receipts=None) -> AuditTarget:
+def asked(done, cohort=None, entries=None) -> AuditTarget:
     """What the hospital that gave `done` attacks."""
-    held = [done.receipt] if receipts is None else receipts
+    held = [done.entry] if entries is None else entries
     private = Ledger(Path("fcforge.private"), held)
     return AuditTarget(SITE, mine() if cohort is None else cohort, private, PLAN)
 
@@ -115,7 +115,7 @@ def test_too_few_people_are_told():
         audit_people(arrays, features[:31], mine().y[:31], 1.0, 1e-3, PLAN)
 
 
-def test_the_receipt_proves_the_people_in_any_order_and_among_others():
+def test_the_entry_proves_the_people_in_any_order_and_among_others():
     done = given(SITE)
     shuffled = people().select(np.random.default_rng(0).permutation(len(people())))
     record, features, y = contributed_people(done.exchange.model, asked(done, shuffled))
@@ -140,9 +140,9 @@ def test_other_people_are_refused_by_name():
         attacked(given(SITE), cohort=replace(mine(), y=y))
 
 
-def test_without_the_receipt_nothing_is_attacked():
+def test_without_the_entry_nothing_is_attacked():
     with pytest.raises(DataError, match="no entry for the contribution 1"):
-        attacked(given(SITE), receipts=[])
+        attacked(given(SITE), entries=[])
     with pytest.raises(DataError, match="gave nothing"):
         audit_contribution(
             given(SITE).exchange.model, replace(asked(given(SITE)), site="Elsewhere")
@@ -160,11 +160,11 @@ def test_numbers_must_be_those_of_these_people():
 def test_what_was_given_last_is_audited():
     half = np.arange(len(mine())) % 2 == 0
     first = learned(start(), SITE, cohort=mine().select(half))
-    private = Ledger(Path("fcforge.private"), [first.receipt])
+    private = Ledger(Path("fcforge.private"), [first.entry])
     both = learned(first.exchange, SITE, private, cohort=mine().select(~half))
-    receipts = [first.receipt, both.receipt]
+    entries = [first.entry, both.entry]
     model = both.exchange.model
-    everyone = contributed_people(model, asked(both, mine(), receipts))[0]
+    everyone = contributed_people(model, asked(both, mine(), entries))[0]
     assert everyone.number == 2
     with pytest.raises(DataError, match="are not in the data"):
-        contributed_people(model, asked(both, mine().select(half), receipts))
+        contributed_people(model, asked(both, mine().select(half), entries))

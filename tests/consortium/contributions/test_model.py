@@ -31,8 +31,8 @@ def mine():
     return people().select_sites([SITE])
 
 
-def home(*receipts):
-    return Ledger(Path("fcforge.private"), receipts)
+def home(*entries):
+    return Ledger(Path("fcforge.private"), entries)
 
 
 def free():
@@ -75,12 +75,12 @@ def test_a_step_adds_one_release_and_keeps_the_rest_at_home():
     done = given(SITE)
     (release,) = done.new
     assert done.exchange.of(Contribution) == (release,)
-    assert [p.id for p in done.receipt.people] == mine().subject_id.tolist()
-    assert release.commitment == done.receipt.commitment
-    assert set(done.receipt.seen) == {r.id for r in done.exchange.everything}
+    assert [p.id for p in done.entry.people] == mine().subject_id.tolist()
+    assert release.commitment == done.entry.commitment
+    assert set(done.entry.seen) == {r.id for r in done.exchange.everything}
     data = release.line + done.exchange.payloads[release.payload]
-    assert done.receipt.salt.encode() not in data
-    assert not any(p.scan.encode() in data for p in done.receipt.people)
+    assert done.entry.salt.encode() not in data
+    assert not any(p.scan.encode() in data for p in done.entry.people)
     assert Fraction(release.variance) == vector.noise_units(1.0) ** 2
 
 
@@ -115,9 +115,9 @@ def test_new_people_are_a_further_release_and_the_same_people_are_told():
     half = np.arange(len(mine())) % 2 == 0
     first = learned(start(), SITE, cohort=mine().select(half))
     second = learned(
-        first.exchange, SITE, home(first.receipt), cohort=mine().select(~half)
+        first.exchange, SITE, home(first.entry), cohort=mine().select(~half)
     )
-    both = home(first.receipt, second.receipt)
+    both = home(first.entry, second.entry)
     assert (second.new[0].number, second.new[0].spent_epsilon) == (2, 2.0)
     for state in (second.exchange, start()):
         with pytest.raises(ConfigError, match="contributed before"):
@@ -145,7 +145,7 @@ def test_the_stated_budget_does_not_depend_on_who_took_part():
     without = first.exchange.withdrawn(SITE)
     stated = set()
     for cohort in (mine().select(other), mine().select(shared)):
-        (new,) = learned(without, SITE, home(first.receipt), cohort=cohort).new
+        (new,) = learned(without, SITE, home(first.entry), cohort=cohort).new
         stated.add((new.spent_epsilon, new.spent_delta))
     assert stated == {(2.0, 2e-6)}
 
@@ -347,11 +347,11 @@ def test_a_description_answers_four_questions():
 def test_a_threshold_is_fitted_without_the_own_contributions():
     done = learned(free(), SITE, mechanism="none")
     model = done.exchange.model
-    fitted = own_threshold(model, mine(), SITE, home(done.receipt))
+    fitted = own_threshold(model, mine(), SITE, home(done.entry))
     flattered = own_threshold(model, mine(), SITE, home())
     assert flattered.slope > fitted.slope  # nobody was left out
     with pytest.raises(DataError, match=f"belongs to {SITE}, not to '{HOSPITALS[1]}'"):
-        own_threshold(model, mine(), HOSPITALS[1], home(done.receipt))
+        own_threshold(model, mine(), HOSPITALS[1], home(done.entry))
 
 
 def test_scores_by_hand_and_abstention():

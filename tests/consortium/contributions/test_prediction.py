@@ -158,9 +158,9 @@ def test_evaluation_beside_the_majority_and_the_public_head(exchange):
 def test_people_who_were_seen_are_told_of(exchange):
     mine = people().select_sites([HOSPITALS[0]])
     done = given(HOSPITALS[0])
-    known = Ledger(Path("p"), [done.receipt])
+    known = Ledger(Path("p"), [done.entry])
     fitted = own_threshold(done.exchange.model, mine, HOSPITALS[0], known)
-    private = Ledger(Path("p"), [done.receipt, fitted])
+    private = Ledger(Path("p"), [done.entry, fitted])
     found = evaluate(exchange, mine, private)
     assert found.learned == len(mine)
     assert any(str(len(mine)) in note for note in found.notes)

@@ -1,4 +1,4 @@
-"""What stays at home: receipts prove the people, budgets add up, and nothing is half done."""
+"""What stays at home: entries prove the people, budgets add up, and nothing is half done."""
 
 import errno
 import multiprocessing
@@ -7,15 +7,16 @@ import stat
 
 import numpy as np
 import pytest
-from people_at_home import FC, IDS, PEOPLE, N, Y, receipt, scans
+from people_at_home import FC, IDS, PEOPLE, N, Y, entry, opened, scans
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge_consortium.ledger import journal
 from fcforge_consortium.ledger.entries import Spent
-from fcforge_consortium.ledger.journal import _write_hidden
+from fcforge_consortium.ledger.journal import _write_hidden, head_of
 from fcforge_consortium.ledger.ledger import Ledger, default_ledger
 from fcforge_consortium.ledger.people import people_of, same_people
 from fcforge_consortium.ledger.threshold import Threshold
+from fcforge_consortium.records.canonical import to_canonical
 from fcforge_consortium.records.policy import Policy
 
 POLICY = Policy(max_epsilon=3.0, max_delta=1e-5, exact_allowed=True)
@@ -28,7 +29,7 @@ def place(tmp_path):
 
 # -- a file that only grows ------------------------------------------------------------------------
 def hold(place, ready, go_on):
-    with Ledger.open(place):
+    with opened(place):
         ready.set()
         go_on.wait(30)
 
@@ -39,17 +40,18 @@ def test_two_at_once_are_refused_and_looking_is_not(place):
     other = fork.Process(target=hold, args=(place, ready, go_on))
     other.start()
     assert ready.wait(30)
-    with (
-        pytest.raises(DataError, match="in use by another") as told,
-        Ledger.open(place),
-    ):
+    with pytest.raises(DataError, match="in use by another") as told, opened(place):
         pass
     assert told.value.where == str(place)
-    assert Ledger.read(place).receipts == ()
+    assert Ledger.read(place).entries == ()
     go_on.set()
     other.join()
-    with Ledger.open(place):
+    with opened(place):
         pass
+
+
+HEADER = to_canonical(Ledger.new("NYU")).decode()
+HEADER = f"{HEADER}\t{head_of('', HEADER.encode())}\n"
 
 
 @pytest.mark.parametrize(
@@ -58,10 +60,13 @@ def test_two_at_once_are_refused_and_looking_is_not(place):
         "x",
         "{}\n",
         '{"format":"fcforge-rounds","kind":"header","version":1}\n',
-        '{"format":"fcforge-private","kind":"header","version":2}\n',
-        '{"format":"fcforge-private","kind":"header","more":0,"version":1}\n',
-        '{"format":"fcforge-private","kind":"header","version":1}\n\n',
-        '{"format":"fcforge-private","kind":"header","version":1}\n{"kind":"x"}\n',
+        HEADER.replace("private", "rounds"),
+        HEADER.replace('"version":2', '"version":3'),
+        HEADER.replace("{", '{"more":0,'),
+        HEADER.replace('"site":"NYU"', '"site":"UM"'),
+        HEADER + "\n",
+        HEADER + '{"kind":"x"}\n',
+        HEADER + HEADER,
     ],
 )
 def test_what_is_not_a_private_record_is_told_and_stays(text, place):
@@ -74,37 +79,41 @@ def test_what_is_not_a_private_record_is_told_and_stays(text, place):
 
 
 @pytest.mark.parametrize("whole_line", [False, True])
-def test_a_receipt_that_was_cut_off_is_not_taken_for_one_that_was_begun(
+def test_a_entry_that_was_cut_off_is_not_taken_for_one_that_was_begun(
     place, whole_line
 ):
     """Its people would spend again: what it paid for has been given."""
-    with Ledger.open(place) as private:
-        private.publish(receipt(), {place.with_name("nyu.record"): b"given"})
+    with opened(place) as private:
+        private.publish(entry(), {place.with_name("nyu.record"): b"given"})
     data = place.read_bytes()
     last = data.rfind(b"\n", 0, -1) + 1
     place.write_bytes(data[:last] if whole_line else data[:-20])
     with (
         pytest.raises(ExchangeError, match=r"cut off.*Restore your backup"),
-        Ledger.open(place),
+        opened(place),
     ):
         pass
     place.write_bytes(data)
-    with Ledger.open(place) as private:
-        assert len(private.receipts) == 1
+    with opened(place) as private:
+        assert len(private.entries) == 1
 
 
-def test_a_damaged_receipt_is_not_taken_for_none(place):
-    with Ledger.open(place) as private:
-        private.publish(receipt(), {})
+def test_a_damaged_entry_is_not_taken_for_none(place):
+    with opened(place) as private:
+        private.publish(entry(), {})
     whole = place.read_bytes()
-    for old, new in ((b'"p0"', b'"p9"x'), (b'"epsilon":1.0', b'"epsilon":-1.0')):
+    for old, new in (
+        (b'"p0"', b'"p9"x'),
+        (b'"epsilon":1.0', b'"epsilon":-1.0'),
+        (b'"epsilon":1.0', b'"epsilon":0.5'),
+    ):
         place.write_bytes(whole.replace(old, new))
         with pytest.raises(ExchangeError, match="line 3"):
             Ledger.read(place)
     os.mkfifo(place.with_name("pipe"))
     with pytest.raises(DataError, match="regular file"):
         Ledger.read(place.with_name("pipe"))
-    with pytest.raises(DataError, match="No such file"):
+    with pytest.raises(DataError, match="does not exist"):
         Ledger.read(place.with_name("none"))
 
 
@@ -133,14 +142,14 @@ def stopping(monkeypatch, at, what):
 
 
 def give(place, outs, kept):
-    with Ledger.open(place) as private:
+    with opened(place) as private:
         private.publish(kept, {out: out.name.encode() * 9 for out in outs})
 
 
 def killed_at(at, folder, monkeypatch, what):
     place = folder / "fcforge.private"
     outs = [folder / "nyu.exchange", folder / "nyu.share"]
-    kept = receipt()
+    kept = entry()
     with monkeypatch.context() as patch:
         calls = stopping(patch, at, what)
         try:
@@ -152,8 +161,8 @@ def killed_at(at, folder, monkeypatch, what):
 
 def agreement(place, outs):
     """Whether people were charged, having looked that all files are there or none is."""
-    with Ledger.open(place) as private:
-        charged = bool(private.receipts)
+    with opened(place) as private:
+        charged = bool(private.entries)
     files = {p.name for p in place.parent.iterdir()}
     assert files == {place.name, *(out.name for out in outs if charged)}
     for out in outs if charged else ():
@@ -177,7 +186,7 @@ def test_killed_at_every_moment_register_and_files_agree(tmp_path, monkeypatch):
 
 
 def test_what_was_never_paid_for_gets_no_name_later(tmp_path, monkeypatch):
-    """Killed before the receipt, the folder away, given elsewhere, the folder back."""
+    """Killed before the entry, the folder away, given elsewhere, the folder back."""
     stick = tmp_path / "stick"
     place = tmp_path / "fcforge.private"
     real = _write_hidden
@@ -189,12 +198,12 @@ def test_what_was_never_paid_for_gets_no_name_later(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(journal, "_write_hidden", dying)
         with pytest.raises(Killed):
-            give(place, [stick / "mine.fcx"], receipt())
+            give(place, [stick / "mine.fcx"], entry())
     stick.rename(tmp_path / "away")
-    give(place, [tmp_path / "other.fcx"], receipt())
+    give(place, [tmp_path / "other.fcx"], entry())
     (tmp_path / "away").rename(stick)
-    with Ledger.open(place) as private:
-        assert len(private.receipts) == 1
+    with opened(place) as private:
+        assert len(private.entries) == 1
     assert list(stick.iterdir()) == []
 
 
@@ -219,9 +228,9 @@ def test_the_next_command_finishes_it(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.delattr(journal, "_name")
         with pytest.raises(NameError):
-            give(place, [out], receipt())
+            give(place, [out], entry())
     assert not out.exists()
-    with Ledger.open(place):
+    with opened(place):
         assert out.exists()
 
 
@@ -231,12 +240,12 @@ def test_a_contribution_is_not_overwritten_by_the_same_command(tmp_path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(journal, "_name", lambda placed: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            give(place, [out], receipt())
+            give(place, [out], entry())
     with pytest.raises(ExchangeError, match="exists already") as told:
-        give(place, [out], receipt(number=2))
+        give(place, [out], entry(number=2))
     assert told.value.where == str(out)
     assert agreement(place, [out])
-    assert len(Ledger.read(place).receipts) == 1
+    assert len(Ledger.read(place).entries) == 1
 
 
 def test_a_file_that_took_the_name_meanwhile_is_kept(tmp_path, monkeypatch):
@@ -244,9 +253,9 @@ def test_a_file_that_took_the_name_meanwhile_is_kept(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(journal, "_name", lambda placed: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            give(place, [out], receipt())
+            give(place, [out], entry())
     out.write_bytes(b"another")
-    with pytest.raises(ExchangeError, match="name exists") as told, Ledger.open(place):
+    with pytest.raises(ExchangeError, match="name exists") as told, opened(place):
         pass
     assert "was charged" in told.value.do
     assert out.read_bytes() == b"another"
@@ -254,16 +263,16 @@ def test_a_file_that_took_the_name_meanwhile_is_kept(tmp_path, monkeypatch):
 
 # -- the budget ----------------------------------------------------------------------------------
 def test_the_budget_is_the_sum_of_all_entries_whoever_took_part(place):
-    with Ledger.open(place) as private:
+    with opened(place) as private:
         assert private.require_budget(1.0, 1e-6, POLICY) == Spent(1.0, 1e-6)
-        private.publish(receipt(), {})
-        private.publish(receipt(PEOPLE[:2], 0.5, 2e-6, "NYU_B"), {})
+        private.publish(entry(), {})
+        private.publish(entry(PEOPLE[:2], 0.5, 2e-6, "NYU_B"), {})
         assert private.spent == Spent(1.5, 3e-6)
         assert private.require_budget(1.0, 1e-6, POLICY) == Spent(2.5, 4e-6)
         with pytest.raises(ConfigError, match="policy's 3 and 1e-05") as told:
             private.require_budget(1.6, 1e-6, POLICY)
         assert told.value.where == str(place)
-    assert [r.site for r in Ledger.read(place).receipts] == ["NYU", "NYU_B"]
+    assert [r.site for r in Ledger.read(place).entries] == ["NYU", "NYU_B"]
 
 
 @pytest.mark.parametrize(
@@ -278,16 +287,16 @@ def test_the_budget_is_the_sum_of_all_entries_whoever_took_part(place):
     ],
 )
 def test_the_policy_is_a_hard_cap(place, epsilon, delta):
-    with Ledger.open(place) as private:
-        private.publish(receipt(), {})
+    with opened(place) as private:
+        private.publish(entry(), {})
         with pytest.raises(ConfigError, match="policy's 3 and 1e-05"):
             private.require_budget(epsilon, delta, POLICY)
 
 
 def test_nothing_is_promised_after_exact_numbers(place):
-    with Ledger.open(place) as private:
+    with opened(place) as private:
         assert private.require_budget(None, 0.0, POLICY) == Spent()
-        private.publish(receipt(epsilon=None, delta=0.0), {})
+        private.publish(entry(epsilon=None, delta=0.0), {})
         with pytest.raises(ConfigError, match=r"epsilon inf .*without noise"):
             private.require_budget(1.0, 1e-6, POLICY)
         assert private.require_budget(None, 0.0, POLICY) == Spent()
@@ -296,28 +305,28 @@ def test_nothing_is_promised_after_exact_numbers(place):
 
 
 def test_people_of_an_entry_are_known_by_id_or_by_scan_again(place):
-    one = receipt(PEOPLE[:2])
-    with Ledger.open(place) as private:
+    one = entry(PEOPLE[:2])
+    with opened(place) as private:
         private.publish(one, {})
         assert private.holds(PEOPLE).tolist() == [True, True] + [False] * (N - 2)
         assert private.holds(PEOPLE, {one.commitment}).sum() == 2
         assert not private.holds(PEOPLE, {"a" * 64}).any()
 
 
-def test_the_receipt_of_a_record(place):
-    with Ledger.open(place) as private:
-        kept = receipt()
+def test_the_entry_of_a_record(place):
+    with opened(place) as private:
+        kept = entry()
         private.publish(kept, {})
-        assert private.receipt_for(kept.commitment, "it") == kept
+        assert private.entry_for(kept.commitment, "it") == kept
         with pytest.raises(DataError, match="no entry for it") as told:
-            private.receipt_for("a" * 64, "it")
+            private.entry_for("a" * 64, "it")
         assert told.value.where == str(place)
 
 
 # -- thresholds ----------------------------------------------------------------------------------
 def test_the_last_threshold_counts(place):
     said = {"slope": 1.0, "people": 9, "exchange": "a" * 64, "site": "NYU"}
-    with Ledger.open(place) as private:
+    with opened(place) as private:
         assert private.threshold is None
         private.append(Threshold(intercept=0.5, **said))
         private.append(Threshold(intercept=-1.0, **said))
@@ -326,22 +335,22 @@ def test_the_last_threshold_counts(place):
 
 def test_it_is_private_and_one_for_all_data_of_a_folder(place, tmp_path):
     assert default_ledger(tmp_path / "nyu.npz") == default_ledger(tmp_path) == place
-    with Ledger.open(place):
+    with opened(place):
         pass
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
 
 
 def test_a_commitment_says_nothing_without_the_salt():
-    one = receipt()
+    one = entry()
     assert one.commitment == one.changed(seen=("a" * 64,)).commitment
-    assert receipt().commitment != one.commitment
-    assert receipt(salt=one.salt).commitment == one.commitment
+    assert entry().commitment != one.commitment
+    assert entry(salt=one.salt).commitment == one.commitment
     turned = people_of(FC, IDS, 1 - Y)
-    assert receipt(turned, salt=one.salt).commitment != one.commitment
+    assert entry(turned, salt=one.salt).commitment != one.commitment
 
 
 def test_only_the_same_people_are_found_again():
-    kept = receipt()
+    kept = entry()
     order = [3, 1, 0, 5, 4, 2]
     shuffled = people_of(FC[order], [IDS[k] for k in order], Y[order])
     assert kept.places(shuffled).tolist() == [2, 1, 5, 0, 4, 3]
@@ -358,7 +367,7 @@ def test_only_the_same_people_are_found_again():
 
 
 def test_without_ids_people_are_known_by_their_scans():
-    kept = receipt(people_of(FC, [""] * N, Y))
+    kept = entry(people_of(FC, [""] * N, Y))
     assert kept.places(people_of(FC[::-1], IDS, Y[::-1])).tolist() == [5, 4, 3, 2, 1, 0]
 
 

@@ -51,6 +51,14 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.fixture(autouse=True)
+def fresh_keys(folder):
+    """Each test has ledgers of its own: what the keys know of others is forgotten."""
+    yield
+    for listed in folder.glob("*.ledgers"):
+        listed.unlink()
+
+
 @pytest.fixture
 def asked(folder, tmp_path):
     """A request of a site around the start, with a private record of its own."""
@@ -61,6 +69,7 @@ def asked(folder, tmp_path):
             "state": folder / state,
             "out": tmp_path / out,
             "ledger": tmp_path / f"{site}.private",
+            "new_ledger": not (tmp_path / f"{site}.private").exists(),
             **more,
         }
         return request(site, **given)
@@ -74,7 +83,7 @@ def test_a_step_leaves_one_file_and_one_private_record(asked, tmp_path):
     assert told == [start().id]
     assert open_exchange(tmp_path / "out.fcx").id == done.exchange.id
     private = Ledger.read(tmp_path / f"{SITE}.private")
-    assert private.receipts == (done.receipt,)
+    assert private.entries == (done.entry,)
     assert private.threshold is None
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -147,7 +156,7 @@ def test_the_private_record_is_beside_the_data(folder, tmp_path):
     data.parent.mkdir()
     data.write_bytes((folder / "people.npz").read_bytes())
     given = {"data": data, "state": folder / "start.fcx"}
-    contribute(request(SITE, out=tmp_path / "one.record", **given))
+    contribute(request(SITE, out=tmp_path / "one.record", new_ledger=True, **given))
     assert (data.parent / "fcforge.private").exists()
     with pytest.raises(ConfigError, match="contributed before"):
         contribute(request(SITE, out=tmp_path / "two.record", **given))
@@ -283,6 +292,7 @@ from fcforge_consortium.operations.contribute import contribute
 from fcforge_consortium.options import ContributeRequest
 folder, out = Path(sys.argv[1]), Path(sys.argv[2])
 asked = dict(data=folder / "people.npz", state=folder / "start.fcx", ledger=out / "p")
+asked |= {"new_ledger": True}
 contribute(ContributeRequest(site=sys.argv[3], out=out / "a.fcx", **asked))
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge.data.scan_checks import wrong_rois

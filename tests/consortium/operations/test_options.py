@@ -55,12 +55,12 @@ def world(tmp_path_factory):
     save(start(exact_allowed=True).joined([]), folder / "seen.fcx")
     mine = {"data": folder / "people.npz", "ledger": folder / "start.private"}
     out, state = folder / "start.fcx", folder / "empty.fcx"
-    contribute(request(SITE, out=out, state=state, **mine))
+    contribute(request(SITE, out=out, state=state, new_ledger=True, **mine))
     mine["ledger"] = folder / "chain.private"
     config = folder / "small.toml"
     begin_chain(
         requests.ChainBeginRequest(
-            SITE, out=folder / "chain.fcx", config=config, **mine
+            SITE, out=folder / "chain.fcx", config=config, new_ledger=True, **mine
         )
     )
     real = requests.ChainBeginRequest(
@@ -68,6 +68,7 @@ def world(tmp_path_factory):
         folder / "people.npz",
         folder / "real.fcx",
         ledger=folder / "real.private",
+        new_ledger=True,
         config=folder / "er.toml",
         allow_real_subjects=True,
     )
@@ -87,6 +88,7 @@ OWN = {  # option: value, and with what else
     "data": ("odd.npz", {}),
     "out": ("other.fcx", {}),
     "ledger": ("other.private", {}),
+    "new_ledger": (False, {}),
     "positive": ("x", {"data": "words.npz"}),
     "negative": ("y", {"data": "words.npz"}),
     "columns": ("label=dx_code", {"data": "columns.npz"}),
@@ -155,6 +157,7 @@ def step(world, place, kind, asked):
         "data": "people.npz",
         "out": "out.fcx",
         "ledger": "own.private",
+        "new_ledger": True,
     }
     given |= {"state": f"{kind}.fcx"} if kind else {"config": "small.toml"}
     given |= asked
@@ -238,7 +241,7 @@ OPTIONS = {
     },
     "merge": TRUST,
     "withdraw": {**TRUST, "sign": ["--sign", "{w}/own.pem"]},
-    "threshold": {**TRUST, **PEOPLE},
+    "threshold": {**TRUST, **PEOPLE, "sign": ["--sign", "{w}/own.pem"]},
     "evaluate": {
         **TRUST,
         "site": ["--site", OTHER],

@@ -4,10 +4,9 @@ from functools import cache
 import numpy as np
 import pytest
 from exchange_records import ARRAYS, key_of, public_of, record
-from people_at_home import receipt
+from people_at_home import entry, opened
 
 from fcforge.core.errors import ExchangeError
-from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.verification import verify
 from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records import kinds as records
@@ -250,18 +249,26 @@ def test_a_half_goes_with_a_notice_that_was_withdrawn():
         records.RoundMember(site=n.site, notice=n.id, share=n.shares[0].sha256)
         for n in notices
     )
+    closings = [
+        record(records.Closing, aggregator, parents=(START.id,))
+        for aggregator in ("Ministry", "University")
+    ]
     data = save_arrays({"numbers": np.arange(3)})
     half = record(
         records.AggregateShare,
         "University",
         parents=(START.id,),
         hospitals=hospitals,
+        closings=tuple(one.id for one in closings),
         payload=sha256(data),
     )
-    found = ROOT.joined([*notices, half], {half.payload: data})
+    found = ROOT.joined([*notices, *closings, half], {half.payload: data})
     left = found.withdrawn("UM")
     assert left.of(records.AggregateShare) == ()
     assert [n.site for n in left.of(records.Notice)] == ["NYU"]
+    assert left.of(records.Closing) == tuple(
+        closings
+    )  # they show why the round is void
     with pytest.raises(ExchangeError, match="withdrawn"):
         left.joined([half], {half.payload: data})
 
@@ -407,11 +414,11 @@ def test_what_was_seen_must_be_here(tmp_path):
 
 
 def test_a_private_record_knows_what_was_seen(tmp_path):
-    own = receipt()
+    own = entry()
     mine, numbers = release("NYU")
     mine = mine.changed(commitment=own.commitment)
     made = joined((mine, numbers), release("UM"))
-    with Ledger.open(tmp_path / "fcforge.private") as private:
+    with opened(tmp_path / "fcforge.private") as private:
         private.publish(own.having_seen(made), {})
     path = save(made, tmp_path / "a.fcx")
     assert verify(path, Trust(), private.path)[-1].ok
@@ -434,12 +441,12 @@ def excusing(site, *gone):
 
 def test_nobody_excuses_that_a_record_of_another_is_missing(tmp_path):
     """A coordinator and a member dropped another's release: all here or withdrawn, it said."""
-    own = receipt()
+    own = entry()
     mine, numbers = release("NYU")
     mine = mine.changed(commitment=own.commitment, signature="").signed(key_of("NYU"))
     whole = joined((mine, numbers), release("UM", signer="UM"))
     seen = save(whole, tmp_path / "seen.fcx")
-    with Ledger.open(tmp_path / "fcforge.private") as private:
+    with opened(tmp_path / "fcforge.private") as private:
         private.publish(own.having_seen(whole), {})
     forged = joined().joined([excusing("UM", mine.id)])
     dropped = save(forged, tmp_path / "dropped.fcx")
