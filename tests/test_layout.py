@@ -13,6 +13,7 @@ SPANNING = {  # test files of no single module, and why
     "cli/test_commands.py": "every command and its help",
     "consortium/operations/test_operations.py": "operations on files, one after another",
     "consortium/operations/test_options.py": "every option of every consortium command",
+    "consortium/operations/test_books.py": "ledgers and the file, whatever happens to a round",
     "estimator/test_forge.py": "FORGE through the scikit-learn interface",
     "estimator/test_own_network.py": "estimators on any torch.nn.Module",
     "estimator/test_weights.py": "weights of subjects and classes in every method",

@@ -79,7 +79,7 @@ def test_what_is_not_a_private_record_is_told_and_stays(text, place):
 
 
 @pytest.mark.parametrize("whole_line", [False, True])
-def test_a_entry_that_was_cut_off_is_not_taken_for_one_that_was_begun(
+def test_an_entry_that_was_cut_off_is_not_taken_for_one_that_was_begun(
     place, whole_line
 ):
     """Its people would spend again: what it paid for has been given."""
