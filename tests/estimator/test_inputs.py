@@ -1,6 +1,7 @@
 """Every form of X: matrices, vectorised edges, time series; and what is refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.pipeline import make_pipeline
@@ -160,3 +161,27 @@ def test_flat_rois_in_a_list_of_series_are_reported() -> None:
         fc = to_matrices(series, "auto")
     assert fc[1, 2].tolist() == [0, 0, 1, 0, 0, 0]
     to_matrices([series[0], series[2]], "timeseries")  # no warning
+
+
+@pytest.mark.parametrize("name", ["features", "kind", "edges"])
+def test_a_parameter_about_x_is_one_of_its_choices(subjects, name) -> None:
+    fc, y, _ = subjects
+    with pytest.raises(InputError, match=f"unknown {name} 'zz'"):
+        ForgeClassifier("ridge", **{name: "zz"}).fit(fc, y)
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_a_row_with_a_missing_value_is_named(subjects, as_frame) -> None:
+    fc, y, _ = subjects
+    rows = fc[:, *np.tril_indices(10, -1)].copy()
+    rows[7, 3] = np.nan
+    X = pd.DataFrame(rows) if as_frame else rows
+    for features in ("fc", "any"):
+        with pytest.raises(InputError, match=r"X\[7\] contains NaN"):
+            ForgeClassifier("ridge", features=features).fit(X, y)
+
+
+def test_threads_are_a_whole_number(subjects) -> None:
+    fc, y, _ = subjects
+    with pytest.raises(InputError, match="n_jobs='two' is not a whole number"):
+        ForgeClassifier("ridge", n_jobs="two").fit(fc, y)

@@ -5,6 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -575,7 +576,14 @@ class ContinualEstimator(Fitted, ABC):
         self, fc: np.ndarray, columns: Mapping[str, np.ndarray]
     ) -> np.ndarray:
         """Return calibrated scores of FC (n, R, R), computed by `n_jobs` threads."""
-        return self.model_.calibrated(fc, columns, effective_n_jobs(self.n_jobs))
+        return self.model_.calibrated(fc, columns, self._threads())
+
+    def _threads(self) -> int:
+        """Return the number of threads that `n_jobs` means."""
+        if self.n_jobs is not None and not isinstance(self.n_jobs, Integral):
+            what = f"n_jobs={self.n_jobs!r} is not a whole number."
+            raise ConfigError(what, do="Give 1 or more, or -1 for all cores.")
+        return effective_n_jobs(self.n_jobs)
 
     def _explain_scans(
         self,

@@ -134,6 +134,16 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     return np.clip((fc + fc.transpose(0, 2, 1)) * 0.5, -1, 1)
 
 
+def refuse_missing_values(X: Any) -> None:
+    """Raise `InputError` that names the first row of numbers (n, p) with NaN or infinity."""
+    values = X.to_numpy() if hasattr(X, "to_numpy") else X
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f":
+        rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(rows):
+            what = f"Input X[{rows[0]}] contains NaN or infinity."
+            raise InputError(what, do="Leave the subject out of X and y.")
+
+
 def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
     """FC of each matrix; "auto" takes all for time series unless all look like FC."""
     series = kind == "auto" and not all(looks_like_fc(m) for m in matrices)
@@ -177,7 +187,9 @@ class ReadsFC(BaseEstimator):
         self, X: Any, y: Any = None, *, reset: bool
     ) -> tuple[np.ndarray, np.ndarray]:
         """X as numbers (n, p) or FC (n, R, R), and labels (none without y)."""
+        self._require_choices()
         X = to_matrices(X, self.kind) if self.features == "fc" else X
+        refuse_missing_values(X)
         both = {} if y is None else {"y": y, "y_numeric": self._numbers}
         nd = self.features == "fc"
         found = validate_data(
@@ -190,6 +202,14 @@ class ReadsFC(BaseEstimator):
         if X.ndim > 3:
             raise InputError(f"Found array with dim {X.ndim}, expected 2 or 3.")
         return X if X.dtype == np.float32 else X.astype(np.float64), labels
+
+    def _require_choices(self) -> None:
+        """Raise `InputError` if a parameter about X is none of its choices."""
+        choices = {"features": ("fc", "any"), "kind": get_args(Kind)}
+        choices["edges"] = get_args(Order)
+        with as_input_error():
+            for name, known in choices.items():
+                check_names(name, [getattr(self, name)], known)
 
     def _as_fc(
         self, X: np.ndarray, layout: Layout | None
