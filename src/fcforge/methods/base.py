@@ -78,8 +78,15 @@ class Lane(NamedTuple):
         return cls(parts["params"], parts["stats"], from_named(state, parts["state"]))
 
 
-class Loss(NamedTuple):
-    """Loss of one training step.
+class LossAndStats(NamedTuple):
+    """The scalar loss of a step, and the batch-norm statistics after it."""
+
+    total: Tensor
+    stats: Params
+
+
+class Loss(LossAndStats):
+    """Loss of one training step: the pair (total, stats) with the named terms beside it.
 
     Attributes
     ----------
@@ -92,9 +99,20 @@ class Loss(NamedTuple):
         logged (`fcforge.training.logging`); without terms the log has the total alone.
     """
 
-    total: Tensor
-    stats: Params
-    terms: dict[str, Tensor] = {}
+    terms: dict[str, Tensor]
+
+    def __new__(
+        cls, total: Tensor, stats: Params, terms: Mapping[str, Tensor] | None = None
+    ) -> Self:
+        """Return the loss; without `terms` it has no named ones."""
+        loss = super().__new__(cls, total, stats)
+        loss.terms = dict(terms or {})
+        return loss
+
+    @classmethod
+    def of(cls, result: Any) -> Self:
+        """Return a result of `Method.loss` as a `Loss`, also if it is a plain tuple."""
+        return result if isinstance(result, cls) else cls(*result)
 
 
 class Batch(NamedTuple):

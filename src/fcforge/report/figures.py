@@ -250,6 +250,57 @@ def site_figure(
     return figure
 
 
+@in_page_style
+def epochs_figure(
+    lines: Sequence[tuple[np.ndarray, np.ndarray, str]],
+    *,
+    epochs: int,
+    stages: int,
+    marked: bool = False,
+) -> "Figure":
+    """Draw lines over the epochs of all sites, with a dashed line where a new site begins.
+
+    Parameters
+    ----------
+    lines : sequence of (x, y, colour)
+        x counts epochs from 1 on from site to site. A line is broken where it has no value at
+        a whole site.
+    epochs : int
+        Epochs per site.
+    stages : int
+        Number of sites.
+    marked : bool
+        Draw a point at every value, for values that are far apart.
+    """
+    figure = new_figure(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
+    axes = figure.subplots()
+    for k in range(1, stages):
+        axes.axvline(k * epochs + 0.5, color=MUTED, lw=1, ls=(0, (4, 4)))
+    for x, y, colour in lines:
+        gaps = np.flatnonzero(np.diff((x - 1) // epochs)) + 1
+        style: dict[str, Any] = {
+            "color": colour,
+            "lw": 1.6,
+            "marker": "o" if marked else "",
+            "ms": 2.5,
+        }
+        axes.plot(
+            np.insert(x.astype(float), gaps, np.nan),
+            np.insert(y, gaps, np.nan),
+            **style,
+        )
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    axes.set_xlim(0.5, stages * epochs + 0.5)
+    axes.set_xlabel("epoch")
+    if stages > 1:
+        middles = (np.arange(stages) + 0.5) * epochs + 0.5
+        axes.set_xticks(middles, np.arange(stages) + 1)
+        axes.set_xlabel("site in the order, each with its epochs")
+    axes.grid(axis="y")
+    axes.tick_params(length=0)
+    return figure
+
+
 def matrix(
     axes: "Axes",
     values: np.ndarray,

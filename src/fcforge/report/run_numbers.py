@@ -26,6 +26,7 @@ from fcforge.evaluation.resampling import (
 )
 from fcforge.evaluation.tables import Row, by_learner, results_rows
 from fcforge.report.run_warnings import RunWarning, run_warnings
+from fcforge.report.training_curves import Logged
 
 SITE_DRAWS = 200  # of the bands of each site over time
 Groups = Mapping[str, list[RunResult]]
@@ -55,6 +56,8 @@ class RunInfo:
         Bootstrap draws and permutations.
     home : str
         Address of the overview this page belongs to; empty without one.
+    logged : mapping of learner title to Logged
+        Numbers of the training, of learners that have a log.
     """
 
     title: str = "fcforge report"
@@ -63,6 +66,7 @@ class RunInfo:
     settings: Mapping[str, Any] = field(default_factory=dict)
     n_draws: int = N_DRAWS
     home: str = ""
+    logged: Mapping[str, Logged] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from fcforge.report.run_numbers import (
     site_curves,
 )
 from fcforge.report.run_warnings import RunWarning, leaks_on
+from fcforge.report.training_curves import curves_of_training, read_logged
 
 
 # -- a run folder ----------------------------------------------------------------------------------
@@ -71,7 +72,14 @@ def read_folder(folder: Path, home: str = "") -> tuple[list[RunResult], RunInfo]
     store = Store(folder)
     results, expected = collect(store)
     settings = store.read_experiment()["experiment"]
-    info = RunInfo(settings["title"], kept_by(store), expected, settings, home=home)
+    info = RunInfo(
+        settings["title"],
+        kept_by(store),
+        expected,
+        settings,
+        home=home,
+        logged=read_logged(store),
+    )
     return results, info
 
 
@@ -98,6 +106,7 @@ def page_of(info: RunInfo, numbers: RunNumbers) -> str:
         forests=[_forest(numbers, key) for key in FORESTS if numbers.forests[key]],
         **_over_stages(numbers, info.n_draws),
         **_by_site(numbers),
+        **curves_of_training(info.logged),
         at_sites=at_sites,
         axis_of_sites=axis,
         tested={

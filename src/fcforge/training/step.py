@@ -123,7 +123,7 @@ def make_step(
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: Params) -> tuple[Tensor, tuple[Params, Params]]:
-            loss = Loss(*method.loss(model, params, lane, batch, loss_key))
+            loss = Loss.of(method.loss(model, params, lane, batch, loss_key))
             terms = {**loss.terms, TOTAL: loss.total} if logged else {}
             return loss.total, (loss.stats, terms)
 
