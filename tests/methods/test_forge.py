@@ -9,11 +9,12 @@ from forge_world import N_ROIS, SITES, TRAINING, VARIANTS, World, learner
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
+from fcforge.core.identity import digest, settings_identity
 from fcforge.methods import make_method
 from fcforge.methods.base import Batch, Learner, Replay
 from fcforge.methods.forge import Forge
 from fcforge.replay.bandit import PaperBandit
-from fcforge.replay.hcts import AuthorsHCTS, PaperHCTS
+from fcforge.replay.hcts import HCTS, SAMPLERS, AuthorsHCTS, PaperHCTS
 from fcforge.replay.state import named
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
@@ -242,8 +243,60 @@ def test_a_preset_and_what_is_set_by_hand():
 
 
 @pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"sampler": {"temperature": 0.5}}, HCTS(temperature=0.5)),
+        (
+            {"sampler": {"variant": "paper", "sites": {"prior": 1.0}}},
+            PaperHCTS(sites=PaperBandit(prior=1.0)),
+        ),
+        # a table without a variant changes the sampler of the method's own variant
+        (
+            {"variant": "paper", "sampler": {"prototype_weight": 0.3}},
+            PaperHCTS(prototype_weight=0.3),
+        ),
+        (
+            {"variant": "paper", "sampler": {"variant": "authors", "shortlist": 5}},
+            AuthorsHCTS(shortlist=5),
+        ),
+    ],
+)
+def test_single_settings_of_the_sampler(params, expected):
+    method = make_method(Component("forge", params))
+    assert method.hcts == expected
+    assert type(method.hcts) is type(expected)
+    assert type(method.hcts.sites) is type(expected.sites)
+    given = {k: v for k, v in params.items() if k == "variant"}
+    assert method == Forge(**given, sampler=expected)
+    assert hash(method) == hash(Forge(**given, sampler=expected))
+
+
+def test_samplers_of_other_settings_have_other_keys():
+    words = [*SAMPLERS, *({"variant": word} for word in SAMPLERS)]
+    settings = [*words, {"temperature": 0.5}, {"subjects": {"noise": 0.2}}]
+    keys = [
+        digest(settings_identity(Forge, {"sampler": sampler}, "here"))
+        for sampler in settings
+    ]
+    assert len({*keys}) == len(keys)
+
+
+def test_single_settings_of_the_sampler_are_used():
+    chosen = []
+    for temperature in (0.1, 50.0):
+        sampler = {"temperature": temperature, "floor": 0.0}
+        lanes = World().learn(learner(sampler=sampler), SITES)
+        chosen.append(lanes[-1].params)
+    assert not same(*chosen)
+
+
+@pytest.mark.parametrize(
     "bad",
     [
+        {"sampler": {"temperature": 0.0}},
+        {"sampler": {"sites": {"gamma": 1.5}}},
+        {"sampler": {"prototype_weight": 0.2}},  # the stable sampler has no averages
+        {"sampler": {"variant": "papre"}},
         {"variant": "papre"},
         {"sampling": "greedy"},
         {"sampler": "papre"},
@@ -254,5 +307,5 @@ def test_a_preset_and_what_is_set_by_hand():
     ],
 )
 def test_impossible_settings_are_refused(bad):
-    with pytest.raises(ConfigError, match=f"^method 'forge': .*{next(iter(bad))}"):
+    with pytest.raises(ConfigError, match=f"^method 'forge': .*{[*bad][-1]}"):
         make_method(Component("forge", bad))

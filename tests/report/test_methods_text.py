@@ -134,3 +134,10 @@ def test_what_public_subjects_did_beyond_pretraining_is_stated():
         text = methods_paragraphs(runs, 100)[1]
         assert ("16 public subjects in every batch" in text) is wanted
         assert ("1.5 times the squared distance" in text) is wanted
+
+
+def test_settings_in_a_table_of_their_own_are_written_out():
+    sampler = {"variant": "paper", "sites": {"prior": 1.0}}
+    learner = replace(FORGE, method=Component("forge", {"sampler": sampler}))
+    text = methods_paragraphs(with_spec("ours", learner), 100)[1]
+    assert "sampler = (variant = paper, sites = (prior = 1))" in text

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from fcforge.core.settings import checked, field_types
@@ -76,7 +77,8 @@ def settings_identity(
     if presets and "preset" in given:
         preset = presets.get(given.pop("preset"), {})
         given = {**preset, **given}
-    return _differing(cls, checked(cls, given, where))
+    base = SimpleNamespace(**defaults_of(cls))  # whose nested settings tables change
+    return _differing(cls, checked(cls, given, where, base=base))
 
 
 def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,6 +90,10 @@ def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         value = values[name]
         if is_dataclass(value) and not isinstance(value, type):
             nested = identity(value)
+            if word := getattr(
+                value, "variant", ""
+            ):  # variants may agree in all fields
+                nested = {"variant": word, **nested}
             is_default = name in defaults and defaults[name] == value
             if nested or not is_default:
                 differing[name] = nested

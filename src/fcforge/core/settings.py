@@ -349,11 +349,19 @@ def _read(hint: Any, value: Any, where: str, base: Any = None) -> Any:
     """Return a config's value as `hint` needs it: a table as dataclass, a list as tuple."""
     for kind in (hint, *get_args(hint)):
         if is_dataclass(kind) and isinstance(value, Mapping):
-            return make(kind, value, where, base=base)
+            return make(kind, value, where, base=_instance(kind, base))
         if get_origin(kind) is tuple and isinstance(value, list):
             item = get_args(kind)[0]
             return tuple(_read(item, one, where) for one in value)
     return value
+
+
+def _instance(kind: Any, value: Any) -> Any:
+    """Return the instance of a dataclass that a value is or names: a variant's word; else None."""
+    variants = getattr(kind, "variants", {})
+    if isinstance(value, str) and value in variants:
+        return variants[value]()
+    return value if isinstance(value, kind) else None
 
 
 def make(
@@ -379,6 +387,9 @@ def make(
         name = str(params.pop("variant"))
         check_names("variant", [name], cls.variants, where=where)
         cls = cls.variants[name]
+        base = base if type(base) is cls else None
+    elif base is not None:
+        cls = type(base)
     if "preset" in params and getattr(cls, "presets", None):
         name = params.pop("preset")
         check_names("preset", [str(name)], ("default", *cls.presets), where=where)

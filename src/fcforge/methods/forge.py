@@ -42,7 +42,7 @@ from fcforge.methods.shared.synthetic_memory import (
     n_learned,
 )
 from fcforge.methods.shared.teacher import with_teacher
-from fcforge.replay.hcts import Choice, HCTSState, Variant
+from fcforge.replay.hcts import HCTS, Choice, HCTSState, Variant
 from fcforge.replay.memory import Memory, recall
 from fcforge.replay.selection import Geometry
 from fcforge.replay.state import ABSENT, Absent, Network
@@ -204,7 +204,7 @@ class PaperForge(Forge):
 
     dev: int = 16
     sum_sites: bool = True
-    sampler: Variant = "paper"
+    sampler: Variant | HCTS = "paper"
     replay: int = 64
     forward: ReplayForward = "separate"
     refresh: int = 1
@@ -220,7 +220,7 @@ class AuthorsForge(Forge):
 
     lambdas: Literal["asd", "bsnip", "mdd", "authors"] = "authors"
     dev: int = 16
-    sampler: Variant = "authors"
+    sampler: Variant | HCTS = "authors"
     replay: int = 64
     forward: ReplayForward = "separate"
     refresh: int = 80

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import Validated, above, at_least, limits, within
+
 
 class Moments(NamedTuple):
     """Moments of all arms.
@@ -30,8 +32,9 @@ class Moments(NamedTuple):
     b: Tensor
 
 
+@limits(prior=above(0), noise=at_least(0), gamma=within(0, 1))
 @dataclass(frozen=True)
-class Bandit:
+class Bandit(Validated):
     r"""Bayesian ridge regression of the reward on the context, arm by arm.
 
     :math:`S \leftarrow \gamma S + \phi\phi^\top`; the precision is :math:`A = \lambda I + S`.

@@ -43,6 +43,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from fcforge.core.randomness import fold, normal, uniform
+from fcforge.core.settings import Checked, above, at_least, limits, within
 from fcforge.core.variants import Variants
 from fcforge.replay import selection
 from fcforge.replay.bandit import (
@@ -117,8 +118,14 @@ class HCTSState(NamedTuple):
     prototypes: Prototypes | Absent = ABSENT
 
 
+@limits(
+    reward_scale=above(0),
+    temperature=above(0),
+    floor=within(0, 1),
+    shortlist=at_least(1),
+)
 @dataclass(frozen=True)
-class HCTS(metaclass=Variants):
+class HCTS(Checked, metaclass=Variants):
     """The sampler; this class is the variant ``"stable"``, from which the others derive.
 
     Rewards are centred at zero, expected gains are not standardised, closeness is measured in
@@ -146,6 +153,8 @@ class HCTS(metaclass=Variants):
     sites: Bandit = SITES
     subjects: Bandit = SUBJECTS
 
+    kind = "sampler"
+    name = "hcts"
     variants: ClassVar[dict[str, type]] = {}
     variant: ClassVar[Variant] = "stable"
     draws_by_share: ClassVar[bool] = False
@@ -329,6 +338,7 @@ class HCTS(metaclass=Variants):
         return active[place.flatten()], weight.flatten()
 
 
+@limits(prototype_weight=within(0, 1))
 @dataclass(frozen=True)
 class PaperHCTS(HCTS):
     """The sampler of the paper's text, with the authors' numbers where the text has none.

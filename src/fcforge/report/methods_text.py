@@ -173,6 +173,8 @@ def _value(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, Mapping):
+        return f"({_settings(value)})"
     if isinstance(value, list | tuple):
         return " / ".join(map(_value, value))
     return str(value)

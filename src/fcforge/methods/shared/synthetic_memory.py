@@ -124,8 +124,9 @@ class SyntheticMemory(Method):
         memory of real subjects would.
     sum_sites : bool
         Add up past sites (paper) instead of averaging, so that replay grows with every site.
-    sampler : {"stable", "paper", "authors"}
-        Variant of HCTS, for ``sampling = "hcts"``: see `fcforge.replay.hcts`.
+    sampler : {"stable", "paper", "authors"} or HCTS
+        Variant of HCTS, for ``sampling = "hcts"``: see `fcforge.replay.hcts`. With settings of its
+        own: ``HCTS(variant="paper", temperature=0.5)``, in a config a table of them.
     """
 
     lambdas: Literal["asd", "bsnip", "mdd", "authors"] = "asd"
@@ -138,7 +139,7 @@ class SyntheticMemory(Method):
     max_candidates: int = 5120
     sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
     sum_sites: bool = False
-    sampler: Variant = "stable"
+    sampler: Variant | HCTS = "stable"
 
     State: ClassVar[type] = SyntheticState
     keeps = "synthetic subjects"
@@ -160,7 +161,8 @@ class SyntheticMemory(Method):
     @property
     def hcts(self) -> HCTS:
         """The sampler."""
-        return SAMPLERS[self.sampler]
+        sampler = self.sampler
+        return SAMPLERS[sampler] if isinstance(sampler, str) else sampler
 
     @property
     def n_synthetic(self) -> int:
@@ -203,7 +205,7 @@ class SyntheticMemory(Method):
         width = model.readout_size
         if self.hcts.keeps_prototypes and width > LONGEST_PROTOTYPE:
             raise ConfigError(
-                f"the sampler '{self.sampler}' keeps a covariance matrix of the readout for every "
+                f"the sampler '{self.hcts.variant}' keeps a covariance matrix of the readout for every "
                 f"class of every site, and this model's readout has {width} numbers.",
                 where=f"method '{self.name}', model '{model.name}'",
                 do=f"Choose a model with a readout of at most {LONGEST_PROTOTYPE} numbers, "
