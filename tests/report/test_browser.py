@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 import time
 from functools import cache
 from pathlib import Path
@@ -21,10 +22,22 @@ from browsing import (
     sticking_out,
 )
 from fake_runs import KEEPS, fake_experiment, fake_learner
+from fcforge.data.simulated import simulate
+from fcforge.estimator import ForgeClassifier
 from fcforge.evaluation.generator_quality.summary import Judgement
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.group_quality import (
+    COLUMNS,
+    GroupQuality,
+    Matrices,
+    qc_fc,
+    quality_table,
+)
+from fcforge.imaging.quality import RunQuality
 from fcforge.report import judge, quality
+from fcforge.report.explaining import explanation_page
+from fcforge.report.figures import by_system
 from fcforge.report.overview import write_pages
 from fcforge.report.run_numbers import RunInfo, run_numbers
 from fcforge.report.run_page import page_of
@@ -34,7 +47,7 @@ pytestmark = pytest.mark.browser
 LONG = "a-learner-with-a-very-long-name-that-has-no-place-to-break-at-all"
 FILES = ("exchange-chain-2", "exchange-releases", "exchange-damaged")
 WRITTEN = ("index", "run-runs-evil", *FILES, "audit", "judged")
-PAGES = ("report", *WRITTEN, "judge", "quality", "group")
+PAGES = ("report", *WRITTEN, "judge", "quality", "group", "why")
 
 
 @pytest.fixture(scope="module")
@@ -62,40 +75,63 @@ def other_pages() -> dict[str, str]:
     numbers = {"psd_share": 1.0, "warnings": []}
     about = {"row": LONG, "seed": 0, "diagnostics": {}, "numbers": numbers}
     judgement = Judgement("Judged", [about], portraits(("real", LONG), 116))
-    rows = [
-        {
-            "participant_id": f"sub-{k}",
-            "site": "NYU",
-            "dx_group": "control",
-            "mean_fd": 0.1,
-            "n_volumes": 180,
-            "tr": 2,
-            "note": "x" * 60,
-            "file": "x.tsv",
-        }
-        for k in range(9)
-    ]
-    source = SimpleNamespace(path=Path("/data") / ("y" * 80), kind="scan")
-    series = rng.normal(size=(40, 116))
-    run = Run(
-        source,
-        series,
-        2.0,
-        np.ones(116),
-        np.ones(40),
-        series.T,
-        {"done": "z" * 90},
-        (LONG,),
-    )
     return {
         "judge": judge.page_of(judgement),
-        "quality": quality.subject_page(
-            SubjectFC("01", (run,), fc, (3,), {}, ()), aal116()
-        ),
-        "group": quality.group_page(
-            pd.DataFrame(rows).astype(str), [("sub-99", "no scan")], "FC."
-        ),
+        "quality": subject_page(fc),
+        "group": group_page(),
+        "why": why_page(),
     }
+
+
+def subject_page(fc: np.ndarray) -> str:
+    """Page of a subject with everything that a scan of fMRIPrep has."""
+    rng = np.random.default_rng(0)
+    atlas = aal116()
+    source = SimpleNamespace(path=Path("/data") / ("y" * 80), kind="scan")
+    series = rng.normal(size=(40, 116))
+    measured = RunQuality(
+        (*atlas.roi_names, *["White matter"] * 9),
+        (*atlas.systems, *["White matter"] * 9),
+        rng.random((12, 14, 12)),
+        np.array([[14.0, 0, 0, -80], [0, 14, 0, -110], [0, 0, 14, -70], [0, 0, 0, 1]]),
+        np.full(116, 50.0),
+        np.r_[np.nan, rng.random(39)],
+        rng.normal(size=(40, 116)),
+        {"Global signal": rng.normal(size=40), "CSF": rng.normal(size=40)},
+        np.arange(4, 40),
+    )
+    fd = np.full(40, 0.25)
+    carpet = rng.normal(size=(125, 40))
+    coverage = np.linspace(0.3, 1, 116)
+    done = {"done": "z" * 90, "ButterworthHz": (None, 0.1)}
+    run = Run(source, series, 2.0, coverage, fd, carpet, done, (LONG,), measured)
+    return quality.subject_page(SubjectFC("01", (run,), fc, (3,), {}, (), fc), atlas)
+
+
+def group_page() -> str:
+    """Page of thirty subjects at two sites, one of them moving much."""
+    rng = np.random.default_rng(0)
+    rows, measures, stored = [], {}, []
+    for k in range(30):
+        fd = 0.8 if k == 7 else 0.1 + 0.01 * k
+        row = {"participant_id": f"sub-{k:02d}", "site": f"Site{'y' * 40}{k % 2}"}
+        row |= {"dx_group": "control", "mean_fd": f"{fd:.4g}", "tr": "2"}
+        rows.append({**row, "note": "x" * 60, "file": "x.tsv"})
+        values = dict.fromkeys(COLUMNS) | {"mean_fd": fd, "tsnr": 40.0 + k, "dof": 30.0}
+        measures[f"sub-{k:02d}"] = values
+        stored.append(Matrices(*np.tanh(rng.normal(scale=0.2, size=(2, 6670)))))
+    people = pd.DataFrame(rows)
+    table = quality_table(people, measures)
+    found = GroupQuality(table, qc_fc(table, stored, aal116()))
+    return quality.group_page(people, [("sub-99", "no scan")], "FC.", found)
+
+
+def why_page() -> str:
+    """Page that explains two scans of a simulated cohort."""
+    cohort = simulate("easy", n_rois=116, n_sites=2, scale=0.3)
+    model = ForgeClassifier("ridge").fit(cohort.fc, cohort.y)
+    found = model.explain(cohort.fc[:2], atlas=aal116())
+    return explanation_page(found, "0123456789abcdef")
 
 
 @pytest.mark.parametrize("width", [1400, 400, 320])
@@ -187,6 +223,123 @@ def test_values_show_at_the_pointer(browser, pages):
         away = ActionChains(browser).move_to_element_with_offset(element, 0, 90)
         away.move_to_element(element).perform()
         assert text in browser.find_element(By.CLASS_NAME, "tip").text, place
+
+
+def point_at(browser, element, x: int = 0, y: int = 0) -> str:
+    """Text of the tip when the pointer is moved to x, y from the centre of an element."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+
+    browser.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element
+    )
+    away = ActionChains(browser).move_by_offset(0, 0)
+    away.move_to_element_with_offset(element, x, y).perform()
+    tip = browser.find_element(By.CLASS_NAME, "tip")
+    return tip.text if tip.is_displayed() else ""
+
+
+def test_cells_of_a_subject_page_show_their_values(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["quality"].as_uri(), 1400)
+    mosaic, fd, dvars, _, carpet, spectrum, *matrices = browser.find_elements(
+        By.CSS_SELECTOR, ".cells"
+    )
+    assert re.fullmatch(
+        r"coronal, y = [+\N{MINUS SIGN}]?\d+ mm", point_at(browser, mosaic)
+    )
+    assert re.fullmatch(r"volume 2[01]: FD 0\.25", point_at(browser, fd))
+    assert re.match(r"volume 2[01]: DVARS 0\.\d\d$", point_at(browser, dvars))
+    assert re.match(
+        r".* \([a-z]+\), volume 2[01]: .?\d\.\d$", point_at(browser, carpet)
+    )
+    assert re.match(
+        r"0\.\d{3} Hz: after \d+\.\d\d, before \d", point_at(browser, spectrum)
+    )
+    assert len(matrices) == 2
+    atlas = aal116()
+    order = by_system(atlas.systems)[0]
+    for matrix in matrices:  # the diagonal
+        found = point_at(browser, matrix, 2, 2)
+        name = atlas.roi_names[order[58]]
+        assert found == f"{name} \N{EN DASH} {name} ({atlas.systems[order[58]]}): 1.00"
+
+
+def test_an_roi_of_a_brain_shows_its_name_and_coverage(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["quality"].as_uri(), 1400)
+    dot = browser.find_elements(By.CSS_SELECTOR, ".brains circle")[-1]
+    worst = aal116().roi_names[0]
+    assert re.match(r".*: \d+ % covered, tSNR 50", point_at(browser, dot))
+    tips = [
+        d.get_attribute("data-tip")
+        for d in browser.find_elements(By.CSS_SELECTOR, ".brains circle")
+    ]
+    assert tips.count(f"{worst}: 30 % covered, tSNR 50") == 3
+
+
+def test_pointing_at_an_roi_fades_the_edges_of_others(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["why"].as_uri(), 1400)
+    chords = browser.find_element(By.CSS_SELECTOR, "svg.chords")
+    edge = chords.find_elements(By.CSS_SELECTOR, ".edge")[-1]
+    roi = edge.get_attribute("data-ends").split()[0]
+    arc = chords.find_element(By.CSS_SELECTOR, f"[data-roi='{roi}']")
+    text = point_at(browser, arc)
+    assert text.startswith(aal116().roi_names[int(roi)])
+    on = {
+        e.get_attribute("data-ends")
+        for e in chords.find_elements(By.CSS_SELECTOR, ".on")
+    }
+    assert edge.get_attribute("data-ends") in on
+    assert all(roi in ends.split() for ends in on)
+    assert "picked" in chords.get_attribute("class")
+
+
+def test_tables_of_a_scan_are_folded(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["why"].as_uri(), 1400)
+    details = browser.find_element(By.TAG_NAME, "details")
+    table = details.find_element(By.TAG_NAME, "table")
+    assert not table.is_displayed()
+    details.find_element(By.TAG_NAME, "summary").click()
+    assert table.is_displayed()
+
+
+def test_a_subject_is_marked_in_all_distributions_and_leads_to_its_page(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["group"].as_uri(), 1400)
+    dot = browser.find_element(By.CSS_SELECTOR, ".strip a.flagged")
+    text = point_at(browser, dot)
+    assert text.startswith("sub-07: 0.80 mm \N{EM DASH} mean FD above 0.5 mm")
+    marked = browser.find_elements(By.CSS_SELECTOR, ".strip a.same")
+    assert len(marked) == 3  # FD, tSNR and degrees of freedom
+    dot.click()
+    assert browser.current_url.endswith("sub-07.html")
+    browser.get("about:blank")
+    browser.get_log("browser")  # that page does not exist here
+
+
+def test_the_table_of_subjects_is_sorted_by_a_click(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["group"].as_uri(), 1400)
+    table = next(
+        t
+        for t in browser.find_elements(By.CSS_SELECTOR, "table.results")
+        if "participant_id" in t.text
+    )
+    heads = table.find_elements(By.CSS_SELECTOR, "thead th")
+    heading = next(h for h in heads if h.text.startswith("mean_fd"))
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", heading)
+    heading.click()
+    first = table.find_element(By.CSS_SELECTOR, "tbody tr")
+    assert first.text.startswith("sub-07")
 
 
 def test_contents_stay_in_view_and_name_the_section(browser, pages):

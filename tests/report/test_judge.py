@@ -87,7 +87,10 @@ def test_only_named_rois_are_grouped_by_brain_system():
 
 
 def test_spectra_name_every_generator():
-    figure = judge.spectra_figure(portraits([f"g{k}" for k in range(12)]))
-    assert len(figure.axes[0].get_legend().get_texts()) == 12
+    found = portraits([f"g{k}" for k in range(12)])
+    figure = judge.spectra_figure(found)
+    legend = judge.spectra_legend(found)
+    assert legend.count("<li>") == 12
+    assert legend.count("(dashed)") == 12 - len(judge.SPECTRA_INKS)
     looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}
     assert len(looks) == 13  # and the line at zero

@@ -102,6 +102,13 @@ def picture(
     return Markup(box).format(look, label, svg_markup(figure, label), hits)
 
 
+def dots_legend(items: Sequence[tuple[str, str]]) -> Markup:
+    """Return a legend of (CSS colour, name)."""
+    item = Markup('<li><i class="dot" style="background:{}"></i>{}</li>')
+    shown = (item.format(colour, printable_value(name)) for colour, name in items)
+    return Markup('<ul class="legend gap">{}</ul>').format(Markup("").join(shown))
+
+
 def printable_value(value: Any) -> Any:
     """Return text of others without invisible characters; other values as they are."""
     if isinstance(value, str) and not isinstance(value, Markup):

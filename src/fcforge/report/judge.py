@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
 from fcforge.core.estimate import Estimate
 from fcforge.core.files import write_text
@@ -17,7 +18,7 @@ from fcforge.evaluation.generator_quality.summary import (
 )
 from fcforge.report import figures
 from fcforge.report.figures import in_page_style, new_figure
-from fcforge.report.html import Section, macro, picture, sections_page
+from fcforge.report.html import Section, dots_legend, macro, picture, sections_page
 from fcforge.report.tables import Cell, Table, interval_cell
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ PICTURED = (
     "page only where those may be seen. Last, the mean eigenvalues: a correlation matrix has "
     "none below zero."
 )
+SPECTRA_INKS = (figures.INK, *figures.SERIES)
 LOWEST = -0.6  # of the axes of edge means, unless a generator goes below
 
 # Groups of metrics; every group is one table with a line per generator.
@@ -96,7 +98,7 @@ def page_of(found: Judgement, home: str = "") -> str:
         title = f"{name}, edge means r = {number(r)}"
         cards.append((title, picture(portrait_figure(p, k, low), alt)))
     spectra = picture(spectra_figure(p), "mean eigenvalues by rank")
-    drawn_ones = (macro("cards", cards), spectra)
+    drawn_ones = (macro("cards", cards), spectra, spectra_legend(p))
     sections = [
         Section(
             "Generated functional connectivity", drawn_ones, f"{p.where} {PICTURED}"
@@ -161,17 +163,26 @@ def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> "Figure":
 @in_page_style
 def spectra_figure(p: Portraits) -> "Figure":
     """Draw mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
-    figure = new_figure(5.4, 3.2, left=0.14, right=0.68, top=0.91, bottom=0.11)
+    figure = new_figure(5.4, 3.2, left=0.14, right=0.97, top=0.91, bottom=0.11)
     axes = figure.subplots()
-    inks = (figures.INK, *figures.SERIES)
-    for k, (name, values) in enumerate(zip(p.rows, p.spectrum, strict=True)):
+    inks = SPECTRA_INKS
+    for k, values in enumerate(p.spectrum):
         rank = np.arange(1, len(values) + 1)
         style = "--" if k >= len(inks) else "-"
-        axes.plot(rank, values, style, color=inks[k % len(inks)], lw=1.4, label=name)
+        axes.plot(rank, values, style, color=inks[k % len(inks)], lw=1.4)
     axes.set_yscale("symlog", linthresh=0.01)
     # exponents would be too small
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.axhline(0, color=figures.MUTED, lw=0.6)
     axes.set_title("mean eigenvalue by rank")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def spectra_legend(p: Portraits) -> Markup:
+    """Return the colours of the generators in `spectra_figure`."""
+    names = []
+    for k, name in enumerate(p.rows):
+        dashed = " (dashed)" if k >= len(SPECTRA_INKS) else ""
+        ink = SPECTRA_INKS[k % len(SPECTRA_INKS)]
+        names.append((f"var(--{figures.INKS[ink]})", f"{name}{dashed}"))
+    return dots_legend(names)

@@ -177,7 +177,7 @@ def _value(value: Any) -> str:
         return f"({_settings(value)})"
     if isinstance(value, list | tuple):
         return " / ".join(map(_value, value))
-    return str(value)
+    return "not set" if value is None else str(value)
 
 
 def _training(spec: RunSpec) -> str:

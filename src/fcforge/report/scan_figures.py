@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.core.formatting import counted, number, printable
+from fcforge.core.formatting import counted, number
 from fcforge.imaging.atlas import Atlas, weights_on
 from fcforge.imaging.extract import Run
 from fcforge.report import cells
@@ -26,7 +26,7 @@ from fcforge.report.figures import (
     in_page_style,
     new_figure,
 )
-from fcforge.report.html import macro, picture
+from fcforge.report.html import dots_legend, macro, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -194,10 +194,10 @@ def time_plot(run: Run, first_volume: int) -> tuple[Any, ...]:
     alt = "Motion, confounds and signal of each row, volume by volume"
     parts.append(picture(figure, alt, cells=areas))
     if lines := _line_names(panels):
-        parts.append(_dots_legend(lines))
+        parts.append(dots_legend(lines))
     colours = group_colours(run.quality.row_groups)
     if len(colours) > 1:
-        parts.append(_dots_legend([(c, name) for name, c in colours.items()]))
+        parts.append(dots_legend([(c, name) for name, c in colours.items()]))
     if run.fd is not None and len(run.fd) != n:
         alone, area = _fd_figure(run.fd, first_volume)
         parts.append(picture(alone, "Framewise displacement", cells=area))
@@ -212,13 +212,6 @@ def _line_names(panels: Sequence[Panel]) -> list[tuple[str, str]]:
         (f"var(--s{k % len(SERIES)})", ", ".join(filter(None, found)))
         for k, found in enumerate(names)
     ]
-
-
-def _dots_legend(items: Sequence[tuple[str, str]]) -> Markup:
-    """Return a legend of (CSS colour, name)."""
-    item = '<li><i class="dot" style="background:{}"></i>{}</li>'
-    shown = (Markup(item).format(c, printable(name)) for c, name in items)
-    return Markup('<ul class="legend gap">{}</ul>').format(Markup("").join(shown))
 
 
 def motion_plot(fd: np.ndarray) -> Markup:
@@ -394,7 +387,7 @@ def coverage_plot(
         (colour, f"{name}: {counted(int((ranks == k).sum()), 'ROI')}")
         for k, (_, name, colour) in enumerate(COVERAGE)
     )
-    return (brain, _dots_legend(list(counts)))
+    return (brain, dots_legend(list(counts)))
 
 
 def _coverage_bars(coverage: np.ndarray, atlas: Atlas) -> Markup:
