@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from fcforge import graphs
 from fcforge.methods.pdgnn import balanced_cross_entropy
 from small_world import R, World, order
 
@@ -53,3 +54,20 @@ def test_memory_holds_the_embeddings_themselves_in_equal_shares():
     assert (matches.sum(1) == 1).all()
     assert torch.equal(state.memory.y, world.bank.y[matches.float().argmax(1)])
     assert "memory.row" not in state
+
+
+def test_embeddings_of_all_rois_are_pooled_behind_the_hidden_layer():
+    settings = {"te": "nodes", "hops": 1}
+    world = World.of("pdgnn", {"memory": 6}, model_params=settings).teach(order())
+    held = world.lane.state.memory.topology
+    assert held.shape == (6, R, R)
+    model = world.learner.model
+    fc = world.bank.fc(torch.arange(3))
+    nodes = graphs.gcn_norm(graphs.adjacency(fc, model.tau)) @ graphs.node_features(fc)
+    torch.testing.assert_close(model.prepare(fc)["topology"], nodes)
+    params = world.lane.params
+    hidden = torch.relu(nodes @ params["embed.weight"].T)
+    pooled = torch.cat([hidden.mean(1), hidden.amax(1)], 1)
+    out = model.apply(params, {}, {"topology": nodes})
+    torch.testing.assert_close(out.logits, pooled @ params["head.weight"].T)
+    assert model.readout_size == pooled.shape[1]

@@ -35,8 +35,8 @@ class EmbeddingMemory(NamedTuple):
 
     Attributes
     ----------
-    topology : Tensor of shape (n, q)
-        Embeddings of the subjects.
+    topology : Tensor of shape (n, q) or (n, R, R)
+        Embeddings of the subjects, of all ROIs with ``te = "nodes"`` of the model.
     y, site : Tensor of shape (n,), int64
         Labels, and positions of the subjects' sites; -1 for a free slot.
     priority : Tensor of shape (n,), float64
@@ -104,7 +104,7 @@ class PDGNN(Method):
         weight = lane.params["embed.weight"]
         free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
         memory = EmbeddingMemory(
-            topology=weight.new_zeros(self.memory, weight.shape[1]),
+            topology=weight.new_zeros(self.memory, *model.embedding_shape),  # type: ignore[attr-defined]
             y=torch.zeros_like(free),
             site=free,
             priority=weight.new_zeros(self.memory, dtype=torch.float64),

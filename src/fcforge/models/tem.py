@@ -1,6 +1,7 @@
 """Network of PDGNN: a perceptron on topology-aware embeddings."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,12 +14,13 @@ from fcforge.nn import layers
 from fcforge.nn.tensors import Inputs, Key, Params
 
 
-@limits(hidden=at_least(1), dropout=SHARE_BELOW_ONE, tau=within(0, 1))
+@limits(hidden=at_least(1), dropout=SHARE_BELOW_ONE, tau=within(0, 1), hops=at_least(0))
 @dataclass(frozen=True)
 class TEM(Model):
     """Parameter-decoupled network: ``P^2 X`` -> 256 -> 2, no biases, dropout 0.3.
 
-    Features are propagated twice and pooled (mean and maximum over ROIs). Made for the method
+    Features are propagated twice and pooled (mean and maximum over ROIs), by default before the
+    network. Made for the method
     `pdgnn`, which remembers these embeddings; any other method can use it.
 
     Attributes
@@ -27,36 +29,53 @@ class TEM(Model):
     dropout : float
     tau
         As in the graph models.
+    hops : int
+        Number of propagations.
+    te : {"pooled", "nodes"}
+        Topology-aware embedding: the mean and maximum over ROIs (2 R numbers), or all ROIs (R
+        times R numbers), each of which the hidden layer maps before they are pooled, as in a
+        graph network. `pdgnn` remembers R / 2 times as much with "nodes".
 
     References
     ----------
     Zhang et al., Topology-aware embedding memory for continual learning on expanding networks,
-    KDD 2024 (node level; the pooling is ours).
+    KDD 2024 (node level; both ways of pooling are ours).
     """
 
     hidden: int = 256
     dropout: float = 0.3
     tau: float = TAU
+    hops: int = 2
+    te: Literal["pooled", "nodes"] = "pooled"
+
     name = "tem"
     belongs_to = "pdgnn"
 
     @property
     def readout_size(self) -> int:
-        """That of the hidden layer."""
-        return self.hidden
+        """That of the hidden layer; pooling behind it doubles it."""
+        return self.hidden if self.te == "pooled" else 2 * self.hidden
+
+    @property
+    def embedding_shape(self) -> tuple[int, ...]:
+        """Shape of a subject's topology-aware embedding: (2 R,) or (R, R)."""
+        rois = self.n_rois
+        return (2 * rois,) if self.te == "pooled" else (rois, rois)
 
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""
         return {
-            "embed.weight": layers.glorot(rng, self.hidden, 2 * self.n_rois),
-            "head.weight": layers.glorot(rng, self.n_outputs, self.hidden),
+            "embed.weight": layers.glorot(rng, self.hidden, self.embedding_shape[-1]),
+            "head.weight": layers.glorot(rng, self.n_outputs, self.readout_size),
         }
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Topology-aware embedding (n, 2 R): nothing learnt."""
+        """Compute topology-aware embeddings (n, 2 R) or (n, R, R): nothing is learned."""
         propagation = graphs.gcn_norm(graphs.adjacency(fc, self.tau))
-        nodes = propagation @ (propagation @ graphs.node_features(fc))
-        return {"topology": layers.mean_max(nodes)}
+        nodes = graphs.node_features(fc)
+        for _ in range(self.hops):
+            nodes = propagation @ nodes
+        return {"topology": layers.mean_max(nodes) if self.te == "pooled" else nodes}
 
     def apply(
         self,
@@ -71,6 +90,8 @@ class TEM(Model):
         embedding = torch.relu(
             layers.linear(inputs["topology"], params["embed.weight"])
         )
+        if self.te == "nodes":
+            embedding = layers.mean_max(embedding)
         dropped = layers.dropout(
             embedding, self.dropout, layers.dropout_keys(key, 1)[0]
         )
