@@ -2,8 +2,11 @@
 
     make tables          # or: python paper/benchmarks/make_tables.py
     python paper/benchmarks/make_tables.py --check   # says what is stale, and changes nothing
+    python paper/benchmarks/make_tables.py --check --only buffer   # of some pages
 
-A page asks for a table between two comments; what stands between them is replaced:
+paper/RESULTS.md and the pages of docs/results are rendered from the templates of paper/pages (pages.py).
+
+Another page asks for a table between two comments; what stands between them is replaced:
 
     <!-- table main_529 beside -->  ...  <!-- end -->
 
@@ -15,7 +18,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_all_start_methods, get_context
@@ -32,6 +35,7 @@ sys.path[:0] = [str(HERE), str(ROOT / "src")]
 import paper_tables  # noqa: E402
 import sums_tables  # noqa: E402
 import text_tables  # noqa: E402
+from pages import Pages  # noqa: E402
 from paper_tables import Finished, shown, split  # noqa: E402
 from scores import look_alikes, read_table  # noqa: E402
 
@@ -39,6 +43,7 @@ from fcforge.evaluation.tables import Row  # noqa: E402
 from fcforge.report.results_table import rows_csv  # noqa: E402
 
 RESULTS, IMAGES = ROOT / "paper" / "results", ROOT / "docs" / "images"
+RESULT_PAGES = Pages(RESULTS)
 MARKED = re.compile(r"(<!-- table (\S+) (.*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -152,8 +157,13 @@ def pages() -> list[Path]:
         ROOT / "paper" / "RESULTS.md",
         *sorted(ROOT.glob("docs/**/*.md")),
     ]
+    templated = RESULT_PAGES.pages().values()
     return [
-        p for p in every if "_build" not in p.parts and MARKED.search(p.read_text())
+        p
+        for p in every
+        if p not in templated
+        and "_build" not in p.parts
+        and MARKED.search(p.read_text())
     ]
 
 
@@ -199,9 +209,20 @@ def make(jobs: int) -> dict[Path, str]:
     sheets = {
         name: rows_csv(list(table.rows.values())) for name, table in tables().items()
     }
-    return {page: filled(page, made) for page in pages()} | {
-        RESULTS / f"{name}.csv": text for name, text in sheets.items()
-    }
+    texts = {page: filled(page, made) for page in pages()}
+    return (
+        texts
+        | rendered(jobs)
+        | {RESULTS / f"{name}.csv": text for name, text in sheets.items()}
+    )
+
+
+def rendered(jobs: int, only: Sequence[str] = ()) -> dict[Path, str]:
+    """Return the texts of the pages that have a template, or of some of them."""
+    every = RESULT_PAGES.pages()
+    asked = [name for name in every if not only or name.removesuffix(".md.j2") in only]
+    texts = side_by_side(jobs, RESULT_PAGES.render, asked)
+    return {every[name]: text for name, text in zip(asked, texts, strict=True)}
 
 
 def main() -> int:
@@ -210,13 +231,17 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="change nothing; 1 if stale"
     )
+    parser.add_argument("--only", nargs="+", default=[], help="templates by name")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    made = make(args.jobs)
+    made = rendered(args.jobs, args.only) if args.only else make(args.jobs)
     stale = [p for p, t in made.items() if not p.is_file() or p.read_text() != t]
     for path in stale:
         print(f"{'stale' if args.check else 'written'}: {path.relative_to(ROOT)}")
-    if not args.check:
+    if not args.check and args.only:
+        for path, text in made.items():
+            path.write_text(text)
+    elif not args.check:
         from table_figures import draw
 
         for path, text in made.items():

@@ -1,0 +1,97 @@
+"""Pages are rendered from scores, and only where all tables that they need exist."""
+
+import make_tables
+import numpy as np
+import pages
+import pytest
+from pages import Pages, cut_at_share, in_sentence, printed, with_own_threshold
+from paper_tables import Finished
+
+import fake_runs
+from fcforge.evaluation.forgetting import summary
+
+ROWS = {"Fine-tuning": 0.4, "ER": 1.0, "FORGE": 1.4}
+EVERY = make_tables.RESULT_PAGES.pages()
+
+
+@pytest.fixture
+def few() -> Pages:
+    """Pages over one table of three learners."""
+    groups = {
+        k: fake_runs.fake_learner(k, seeds=(0,), skill=v) for k, v in ROWS.items()
+    }
+    made = Pages(make_tables.RESULTS, n_draws=20)
+    table = Finished(groups, dict.fromkeys(groups, "nothing"), n_draws=20)
+    made._tables["t"] = table, {"commit": "a" * 40}
+    return made
+
+
+def test_own_thresholds_call_the_training_share_patients():
+    p = np.array([0.9, 0.8, 0.95, 0.7])
+    moved = cut_at_share(p, 0.5)
+    assert ((moved > 0.5) == np.array([True, False, True, False])).all()
+    assert (np.argsort(moved) == np.argsort(p)).all()
+    assert (cut_at_share(p, 0.0) < 0.5).all()
+    assert (cut_at_share(p, 1.0) > 0.5).all()
+
+
+def test_a_shift_of_all_scores_changes_accuracy_but_not_at_the_own_threshold(few):
+    run = few.table_of("t").groups["ER"][0]
+    shifted = {s: 0.999 + 0.0009 * p for s, p in run.scores.items()}
+    everybody = pages.replace(run, scores=shifted)
+    assert summary(everybody)["aaa"] < summary(run)["aaa"]
+    one, other = with_own_threshold(run), with_own_threshold(everybody)
+    assert summary(one)["aaa"] == summary(other)["aaa"]
+    assert summary(one, "auroc")["aaa"] == pytest.approx(summary(run, "auroc")["aaa"])
+
+
+def test_words_follow_the_interval(few):
+    assert few.verdict("t", "FORGE", "FORGE") == "cannot be told from"
+    assert few.difference("t", "FORGE", "FORGE") == "0.000 [0.000, 0.000]"
+    text = few.compare("t", "FORGE", "Fine-tuning")
+    found = few._compared("t", "FORGE", "Fine-tuning")
+    expected = "is above" if found.low > 0 else "cannot be told from"
+    assert text.startswith(f"FORGE {expected} fine-tuning (+")
+    assert few.best("t") in ROWS
+    assert in_sentence("ER") == "ER"
+
+
+def test_tables_hold_every_learner_and_the_papers_number(few):
+    text = few.main("t", {"FORGE": (0.73, 0.116)})
+    assert "| FORGE | 0.730 |" in text
+    assert all(f"| {k} |" in text for k in (*ROWS, *pages.MAJORITY))
+    assert len(few.minus("t", ["Fine-tuning"]).splitlines()) == 4
+    assert len(few.across({"none": "t", "all": "t"}).splitlines()) == 5
+
+
+def test_a_page_needs_all_its_tables(tmp_path):
+    assert "RESULTS.md.j2" not in Pages(tmp_path).pages()
+    for name in ("buffer_gcn_529", "buffer_linear_529"):
+        assert "buffer.md.j2" not in Pages(tmp_path).pages()
+        (tmp_path / f"{name}.npz").touch()
+    assert set(Pages(tmp_path).pages()) == {"buffer.md.j2"}
+
+
+def test_templates_need_tables_that_are_run():
+    from run_tables import TABLES
+
+    for path in pages.TEMPLATES.glob("[!_]*.md.j2"):
+        needed = pages.NEEDS.search(path.read_text())
+        assert needed, path.name
+        assert set(needed[1].split()) <= set(TABLES), path.name
+
+
+def test_printed_numbers_belong_to_learners():
+    from run_tables import load
+
+    for name, table in (("main", "main"), ("buffer", "buffer"), ("tau", "tau")):
+        titles = {le.title for le in load(f"{table}_gcn_529").learners}
+        assert set(printed()[name]) <= titles
+    assert len(printed()["main"]) == 12
+
+
+@pytest.mark.parametrize(
+    "template", [t for t in ("buffer.md.j2", "leaks.md.j2") if t in EVERY]
+)
+def test_stored_pages_follow_from_stored_scores(template):
+    assert EVERY[template].read_text() == make_tables.RESULT_PAGES.render(template)
