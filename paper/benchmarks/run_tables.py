@@ -24,7 +24,7 @@ import sys
 import tarfile
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
@@ -90,15 +90,18 @@ class Share:
     table : str
     learners : tuple of LearnerSpec
         Empty for a table of generators.
-    claims : frozenset
-        Nodes and generators that the share may write; two shares with a common claim run one after the other.
+    nodes : frozenset of str
+        What the share may train; two shares with a common entry run one after the other.
+    generators : frozenset of str
+        What the share may fit; the same, until a share with that generator has finished.
     site : str
         Site whose generators are judged.
     """
 
     table: str
     learners: tuple[LearnerSpec, ...]
-    claims: frozenset[str]
+    nodes: frozenset[str]
+    generators: frozenset[str] = frozenset()
     site: str = ""
 
     @property
@@ -221,7 +224,7 @@ def run_in_turn(args: argparse.Namespace) -> bool:
 def run_side_by_side(args: argparse.Namespace) -> bool:
     """Run every share in a process of its own; return False if one did not finish.
 
-    A share starts once nothing that runs has a claim in common with it. A process that fails
+    A share starts once nothing that runs does the same work (`may_start`). A process that fails
     leaves its table unfinished and the others alone.
     """
     fork = multiprocessing.get_context("forkserver")
@@ -229,14 +232,15 @@ def run_side_by_side(args: argparse.Namespace) -> bool:
     waiting: list[Share] = []
     running: dict[int, tuple[Any, Share]] = {}
     unfinished: dict[str, int] = {}
+    fitted: set[str] = set()
     in_time = True
     while True:
         while (
             len(running) < args.processes
             and time.monotonic() - args.started < args.limit
         ):
-            busy = frozenset().union(*(share.claims for _, share in running.values()))
-            share = next((s for s in waiting if not s.claims & busy), None)
+            busy = [share for _, share in running.values()]
+            share = next((s for s in waiting if may_start(s, busy, fitted)), None)
             if share is not None:
                 waiting.remove(share)
                 process = fork.Process(target=run_share_and_exit, args=(share, args))
@@ -253,6 +257,7 @@ def run_side_by_side(args: argparse.Namespace) -> bool:
             process, share = running.pop(sentinel)
             process.join()
             if process.exitcode == 0:
+                fitted |= share.generators
                 unfinished[share.table] -= 1
                 if not unfinished[share.table]:
                     finish(share.table, args)
@@ -260,6 +265,14 @@ def run_side_by_side(args: argparse.Namespace) -> bool:
                 in_time = False
                 if process.exitcode != UNFINISHED:
                     print(f"FAILED with {process.exitcode}: {share.title}", flush=True)
+
+
+def may_start(share: Share, running: Sequence[Share], fitted: Collection[str]) -> bool:
+    """Return whether nothing that runs trains the same nodes or fits the same generators."""
+    missing = share.generators.difference(fitted)
+    return not any(
+        share.nodes & one.nodes or missing & one.generators for one in running
+    )
 
 
 def opened(name: str, args: argparse.Namespace) -> list[Share]:
@@ -381,17 +394,23 @@ def shares_of(table: str, experiment: Experiment) -> list[Share]:
     place = f"{Path(str(experiment.dataset.params.get('path'))).name} {experiment.dataset} {experiment.leaks}"
     shares = []
     for learners in alike.values():
-        parts = {str(le.generator) for le in learners if le.generator}
-        parts |= {f"{le.method.name} {le.model}" for le in learners if not le.generator}
-        claims = frozenset(f"{place} {part}" for part in parts)
-        shares.append(Share(table, tuple(learners), claims))
+        nodes = {
+            f"{place} {le.method.name} {variant_of(le)} {le.model}" for le in learners
+        }
+        fits = {f"{place} {le.generator}" for le in learners if le.generator}
+        shares.append(Share(table, tuple(learners), frozenset(nodes), frozenset(fits)))
     return sorted(shares, key=lambda share: speed(share.learners))
+
+
+def variant_of(learner: LearnerSpec) -> str:
+    """Return the variant of a learner's method, or no text."""
+    return str(learner.method.params.get("variant", ""))
 
 
 def speed(learners: Sequence[LearnerSpec]) -> tuple[int, int, int]:
     """Return a sort key: learners that take long come first."""
     first = learners[0].method
-    slow = first.params.get("variant") in SLOW_VARIANTS
+    slow = variant_of(learners[0]) in SLOW_VARIANTS
     place = LONGEST.index(first.name) if first.name in LONGEST else len(LONGEST)
     return (place, -int(slow), -len(learners))
 

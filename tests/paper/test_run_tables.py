@@ -137,8 +137,13 @@ def test_learners_of_one_generator_are_one_share_and_exclude_each_other():
     assert set(by_title) == {le.title for le in script.load("main_gcn_529").learners}
     linear = script.shares_of("linear", script.load("main_linear_529"))
     other = next(s for s in linear if s.learners[0].title == "FORGE")
-    assert by_title["FORGE"].claims & other.claims  # one generator is fitted once
-    assert not by_title["ER"].claims & by_title["FORGE"].claims
+    forge = by_title["FORGE"]
+    assert not script.may_start(other, [forge], ())  # one generator is fitted once
+    assert script.may_start(other, [forge], forge.generators)
+    assert script.may_start(by_title["ER"], [forge], ())
+    again = script.shares_of("none", script.load("leaks_none_529"))
+    same = next(s for s in again if s.learners[0].title == "FORGE")
+    assert not script.may_start(same, [forge], forge.generators)  # the same nodes
     leaky = script.shares_of("leaks", script.load("leaks_all_529"))
-    assert not by_title["FORGE"].claims & leaky[0].claims
+    assert all(script.may_start(share, [forge], ()) for share in leaky)
     assert len(script.shares_of("grid", script.load("lambda_grid_gcn_529"))) == 1
