@@ -34,7 +34,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from fcforge.core.component import Component
-from fcforge.core.errors import StoreError
+from fcforge.core.errors import FCForgeError, StoreError
 from fcforge.core.spec import LearnerSpec
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_files import read_config
@@ -247,7 +247,11 @@ def run_side_by_side(args: argparse.Namespace) -> bool:
                 process.start()
                 running[process.sentinel] = (process, share)
             elif (name := next(tables, None)) is not None:
-                waiting += opened(name, args)
+                try:
+                    waiting += opened(name, args)
+                except FCForgeError as error:  # the other tables are still run
+                    print(f"FAILED: {name}: {error}", flush=True)
+                    in_time = False
                 unfinished[name] = sum(share.table == name for share in waiting)
             else:
                 break

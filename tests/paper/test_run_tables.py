@@ -93,6 +93,19 @@ def test_run_and_read_end_to_end(processes, tmp_path, capfd):
     assert "is finished" not in capfd.readouterr().out
 
 
+def test_a_table_that_cannot_be_opened_leaves_the_others_alone(tmp_path, capfd):
+    table = small("main_gcn_529", ("Fine-tuning",))
+    unknown = replace(
+        table, dataset=Component("folder", {"path": str(tmp_path / "no.npz")})
+    )
+    tables = {"main_gcn_529": unknown, "main_gcn_444": table}
+    args = options(written(tmp_path / "plan", tables), 2)
+    script.run(args)
+    out = capfd.readouterr().out
+    assert "FAILED: main_gcn_529" in out
+    assert "main_gcn_444 is finished" in out
+
+
 def test_an_unfinished_table_is_not_published(tmp_path, capsys):
     table = small("main_gcn_529", ("Fine-tuning", "ER"))
     args = options(written(tmp_path / "plan", {"main_gcn_529": table}), 1)
