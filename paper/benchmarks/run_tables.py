@@ -287,7 +287,7 @@ def opened(name: str, args: argparse.Namespace) -> list[Share]:
     if "judge" in asked:
         sites = read_config(EXPERIMENTS / f"{name}.toml")["judge"]["sites"]
         return [Share(name, (), frozenset((f"{name} {site}",)), site) for site in sites]
-    experiment = Experiment.from_json(asked["experiment"])
+    experiment = located(asked["experiment"])
     prepared = prepare(experiment)
     pool, folder = args.root / ".pool" / prepared.data_sha256[:12], args.root / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -299,6 +299,17 @@ def opened(name: str, args: argparse.Namespace) -> list[Share]:
             )
     open_store(prepared, folder)
     return shares_of(name, experiment)
+
+
+def located(asked: Mapping[str, Any]) -> Experiment:
+    """Return an experiment that reads its data from $FCFORGE_DATA of this machine."""
+    experiment = Experiment.from_json(asked)
+    dataset, folder = experiment.dataset, os.environ.get("FCFORGE_DATA")
+    if folder is None or "path" not in dataset.params:
+        return experiment
+    path = str(Path(folder).resolve() / Path(str(dataset.params["path"])).name)
+    here = Component(dataset.name, {**dataset.params, "path": path})
+    return replace(experiment, dataset=here)
 
 
 def finish(name: str, args: argparse.Namespace) -> None:
@@ -350,7 +361,7 @@ def progress_of(share: Share, args: argparse.Namespace) -> Any:
 def train(share: Share, args: argparse.Namespace) -> None:
     """Train what the run folder does not hold yet of a share's learners."""
     asked = json.loads((args.root / f"{share.table}.json").read_text())
-    whole = Experiment.from_json(asked["experiment"])
+    whole = located(asked["experiment"])
     prepared = prepare(replace(whole, learners=share.learners))
     store = Store(args.root / share.table)
     progress = progress_of(share, args)

@@ -106,6 +106,14 @@ def test_a_table_that_cannot_be_opened_leaves_the_others_alone(tmp_path, capfd):
     assert "main_gcn_444 is finished" in out
 
 
+def test_data_are_read_from_this_machine(monkeypatch, tmp_path):
+    experiment = script.load("main_gcn_529")
+    monkeypatch.setenv("FCFORGE_DATA", str(tmp_path))
+    params = script.located(experiment.to_json()).dataset.params
+    assert params["path"] == str(tmp_path / "abide1_aal116_dparsf.npz")
+    assert params["leave_out"] == experiment.dataset.params["leave_out"]
+
+
 def test_an_unfinished_table_is_not_published(tmp_path, capsys):
     table = small("main_gcn_529", ("Fine-tuning", "ER"))
     args = options(written(tmp_path / "plan", {"main_gcn_529": table}), 1)
