@@ -23,7 +23,7 @@ export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps CUDA_MPS_LOG_DIRECTORY=/tmp/mps
 device=${DEVICE:-cuda}
 if [ "$device" = cuda ]; then mkdir -p /tmp/mps; nvidia-cuda-mps-control -d || true; fi
 python3 paper/benchmarks/run_tables.py run "$folder/tables" --portions "$@" --root runs/tables \
-  --out "${OUT:-out}" --device "$device" --processes "${PROCESSES:-14}" --limit "$seconds"
+  --out "${OUT:-out}" --device "$device" --processes "${PROCESSES:-12}" --limit "$seconds"
 code=$?
 if [ "$device" = cuda ]; then echo quit | nvidia-cuda-mps-control; fi
 exit $code

@@ -206,7 +206,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         in_time = run_side_by_side(args) if args.processes > 1 else run_in_turn(args)
         if not in_time:
-            print("the time is over; the same command continues", flush=True)
+            print("not everything is finished; the same command continues", flush=True)
     finally:
         pack(args.root, args.out)
 
@@ -286,7 +286,9 @@ def opened(name: str, args: argparse.Namespace) -> list[Share]:
     asked = json.loads(told)
     if "judge" in asked:
         sites = read_config(EXPERIMENTS / f"{name}.toml")["judge"]["sites"]
-        return [Share(name, (), frozenset((f"{name} {site}",)), site) for site in sites]
+        return [
+            Share(name, (), frozenset((f"{name} {site}",)), site=site) for site in sites
+        ]
     experiment = located(asked["experiment"])
     prepared = prepare(experiment)
     pool, folder = args.root / ".pool" / prepared.data_sha256[:12], args.root / name

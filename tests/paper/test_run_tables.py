@@ -152,6 +152,16 @@ def test_small_tables_of_generators_keep_every_row(name):
     assert few[0]["epochs"] == 2
 
 
+@pytest.mark.parametrize("name", JUDGED)
+def test_sites_of_a_table_of_generators_are_judged_side_by_side(name, tmp_path):
+    plan = tmp_path / "plan"
+    script.write(Namespace(folder=plan, only=[name], precision="float32", small=True))
+    (tmp_path / "root").mkdir()
+    shares = script.opened(name, Namespace(folder=plan, root=tmp_path / "root"))
+    assert [share.site for share in shares] == ["NYU", "UM", "USM", "UCLA"]
+    assert all(script.may_start(share, [shares[0]], ()) for share in shares[1:])
+
+
 def test_learners_of_one_generator_are_one_share_and_exclude_each_other():
     shares = script.shares_of("main", script.load("main_gcn_529"))
     by_title = {le.title: share for share in shares for le in share.learners}
