@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parents[2]
-sys.path.insert(0, str(HERE / "tests" / "exchange"))
+sys.path.insert(0, str(HERE / "tests" / "consortium"))
 
 import small_exchange as small  # noqa: E402
 from forging import accepted, forgeries, knowing  # noqa: E402
 from test_forgeries import chained, released  # noqa: E402
 
+from fcforge_consortium.ledger.known import KnownLedgers  # noqa: E402
 from fcforge_consortium.ledger.ledger import Ledger  # noqa: E402
 from fcforge_consortium.records import archive  # noqa: E402
 from fcforge_consortium.records.exchange import save  # noqa: E402
+from fcforge_consortium.records.keys import read_private, write_keys  # noqa: E402
 
 SECONDS = 20  # a file that takes longer hangs
 SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -73,11 +75,13 @@ class Hospital:
         self.folder = Path(tempfile.mkdtemp(dir=above))
         self.site = small.sites()[2]
         self.data = small.data_file(self.folder)
+        write_keys(self.folder / "key")
 
     def learning(self, out: str) -> "subprocess.Popen[bytes]":
         """``fcforge consortium contribute``, running."""
         said = ["consortium", "contribute", "--site", self.site]
-        said += ["--data", self.data, "--yes"]
+        said += ["--data", self.data, "--yes", "--sign", self.folder / "key"]
+        said += ["--new-ledger"]
         said += [
             "--state",
             self.folder.parent / "start.fcx",
@@ -88,9 +92,16 @@ class Hospital:
         return subprocess.Popen(command, **SILENT)  # type: ignore[call-overload]
 
     def releases(self) -> int:
-        """How many there are; `AssertionError` unless register and files agree."""
-        with Ledger.open(self.folder / "fcforge.private") as private:
+        """How many there are; `AssertionError` unless ledger, its key's list and files agree."""
+        key = read_private(self.folder / "key")
+        path = self.folder / "fcforge.private"
+        begun = path.exists() and path.read_bytes().count(b"\n") > 1
+        new = None if begun else Ledger.new(self.site, key)
+        with Ledger.of_key(path, key, self.folder / "key", new) as private:
             entries = {entry.commitment for entry in private.entries}
+            head = private.heads[-1]
+        with KnownLedgers.open(self.folder / "key", key) as known:
+            assert [one.head for one in known.ledgers.values()] == [head]
         given = set()
         for path in self.folder.glob("*.fcx"):
             mine = [r for r in archive.read(path).records if r.site == self.site]

@@ -45,6 +45,7 @@ from fcforge_consortium.aggregation.aggregators import (
     RoundList,
     aggregate,
     card_of,
+    close,
 )
 from fcforge_consortium.aggregation.rounds import give, read_share
 from fcforge_consortium.base_model.expected_gain import Partition
@@ -103,6 +104,10 @@ class Consortium:
         self.noise = Noise(noise_units(1.0), self.model.grid, self.model.size)
         self.folder = folder
         self.lists = {name: folder / f"{name}.rounds" for name in AGGREGATORS}
+        for name, own in self.keys.items():
+            new = RoundList.new(name, own)
+            with RoundList.open(self.lists[name], own, new=new):
+                pass
 
     def given(self, site: str, name: str, numbers: np.ndarray) -> dict[str, Path]:
         """Share files of a hospital by aggregator."""
@@ -116,12 +121,25 @@ class Consortium:
             places[aggregator].write_bytes(data)
         return places
 
-    def kept(self, aggregator: str, files: list[Path], out: Path) -> Aggregated:
-        """An aggregator's half, published."""
+    def closed(self, shares: list[dict[str, Path]]) -> Exchange:
+        """The start with the closing records of both aggregators."""
+        state = self.start
+        for name in sorted(AGGREGATORS):
+            mine = [read_share(one[name]) for one in shares]
+            with RoundList.open(self.lists[name], self.keys[name]) as listed:
+                done = close(state, mine, self.keys[name], self.noise.size, listed)
+                listed.publish(done.line, {})
+            state = done.exchange
+        return state
+
+    def kept(
+        self, state: Exchange, aggregator: str, files: list[Path], out: Path
+    ) -> Aggregated:
+        """An aggregator's half of a closed round, published."""
         shares = [read_share(file) for file in files]
-        with RoundList.open(self.lists[aggregator]) as listed:
-            place = (self.start, shares, self.keys[aggregator], self.noise)
-            found = aggregate(*place, listed)
+        key = self.keys[aggregator]
+        with RoundList.open(self.lists[aggregator], key) as listed:
+            found = aggregate(state, shares, key, self.noise, listed)
             listed.publish(found.line, {out: archive.pack(found.contents)})
         return found
 
@@ -134,11 +152,11 @@ class Consortium:
             lambda: [self.given(site, name, numbers) for site in sites]
         )
         halves = []
-        aggregators = 0.0
+        state, aggregators = timed(self.closed, shares)
         for aggregator in AGGREGATORS:
             out = self.folder / f"{name}.{aggregator}.record"
             mine = [one[aggregator] for one in shares]
-            _, seconds = timed(self.kept, aggregator, mine, out)
+            _, seconds = timed(self.kept, state, aggregator, mine, out)
             aggregators += seconds
             halves.append(out)
         size = shares[0][AGGREGATORS[0]].stat().st_size
@@ -215,8 +233,9 @@ def stepped(start: Exchange, people: Cohort, folder: Path) -> None:
     asked = ContributeRequest(
         people.site_names[0], folder, folder, state=folder, round="own"
     )
-    with Ledger.open(folder / "fcforge.private") as private:
-        key = Ed25519PrivateKey.generate()
+    key = Ed25519PrivateKey.generate()
+    new = Ledger.new(people.site_names[0], key)
+    with Ledger.open(folder / "fcforge.private", key, new=new) as private:
         done = learn(start.model, people, private, asked, key)
         files = {folder / aggregator: data for aggregator, data in done.files.items()}
         private.publish(done.entry, files)

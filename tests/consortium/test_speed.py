@@ -15,6 +15,7 @@ from fcforge_consortium.records.archive import save_arrays
 from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange, open_exchange, save
 from fcforge_consortium.records.trust import Trust
+from fcforge_consortium.report.describe import describe
 
 
 @cache
@@ -89,3 +90,13 @@ def test_a_hundred_hospitals_are_merged_withdrawn_and_verified_at_once(tmp_path)
     print(f"{each:.0f} bytes a hospital, signature and all")
     assert each < 2_000
     assert open_exchange(path).id == both.id
+
+
+def test_inspecting_many_contributions_takes_time_in_proportion():
+    """Issue 39: 2,000 contributions took 51 s, sixteen times as long as 500."""
+    seconds = {}
+    for count in (250, 2_000):
+        joined = start().joined(*made_up(count))
+        _, seconds[count] = timed(f"inspect {count}", lambda: describe(joined))  # noqa: B023
+    assert seconds[2_000] < 20 * seconds[250]  # 64 times where it is quadratic
+    assert seconds[2_000] < 10

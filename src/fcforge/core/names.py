@@ -95,6 +95,7 @@ PUNCTUATION = frozenset(" -_.,'()&+/#:")
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and signs without ink
 _INVISIBLE = ("VARIATION SELECTOR", "GRAPHEME JOINER")
 _SEPARATORS = re.compile(r"[ _.,'()&+/#:-]+")
+_NOT_BETWEEN_DIGITS = re.compile(r"(?<![0-9])-|-(?![0-9])")
 # Letters of other scripts that look like Latin ones (Unicode's table of confusable characters).
 _ALIKE: dict[int, Any] = str.maketrans(
     "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορστυχωϜͿϳϺ"
@@ -112,7 +113,7 @@ _ALIKE: dict[int, Any] = str.maketrans(
 )
 for _two, _letters in {"ae": "ӔӕÆæ", "oe": "Œœ", "bl": "Ыы", "lo": "Юю"}.items():
     _ALIKE |= dict.fromkeys(map(ord, _letters), _two)
-_SHAPES = str.maketrans("i1|0ı", "lllol")
+_SHAPES = str.maketrans("i1|0ı528", "lllolszb")
 
 
 def canonical_name(name: str) -> str:
@@ -175,15 +176,17 @@ def first_look_alikes(names: Iterable[str]) -> tuple[str, str] | None:
 def name_shapes(name: str) -> frozenset[str]:
     """Return the two forms by which names are compared.
 
-    One has the shape of each letter, so that 1, l, I and Cyrillic Ӏ are equal. The other is the name
-    without case. Both have no accents, and one hyphen for every run of spaces and signs.
+    One has the shape of each letter, so that 1, l, I and Cyrillic Ӏ are equal, as are 5 and S. The
+    other is the name without case. Both have no accents. A run of spaces and signs is one hyphen
+    between two digits and nothing elsewhere, so that UM1 and UM_1 are equal but 1-11 and 11-1 are not.
     """
-    latin = unicodedata.normalize("NFC", name).translate(_ALIKE)
+    plain = _SEPARATORS.sub("-", name).strip("-")
+    joined = _NOT_BETWEEN_DIGITS.sub("", plain)
+    latin = unicodedata.normalize("NFC", joined).translate(_ALIKE)
     bare = "".join(map(_without_accent, latin))
     shapes = _without_marks(bare.translate(_ALIKE)).casefold().translate(_SHAPES)
     shapes = shapes.replace("rn", "m").replace("vv", "w")
-    folded = _without_marks(name.casefold())
-    return frozenset(_SEPARATORS.sub("-", text).strip("-") for text in (shapes, folded))
+    return frozenset((shapes, _without_marks(joined.casefold())))
 
 
 def _is_letter_or_digit(character: str) -> bool:

@@ -228,13 +228,31 @@ def spread(space: ContributionSpace, weights: Array) -> float:
 
     That is the variance of scores over subjects like the public ones, divided by p.
     """
+    return max(shared_spread(space, weights, weights), 0.0)
+
+
+def shared_spread(space: ContributionSpace, weights: Array, others: Array) -> float:
+    """Return the sum over columns of w' H v, for weights w and v, (p,) or (p, c).
+
+    That is the covariance of two models' scores over subjects like the public ones, divided by p.
+    """
     total = 0.0
-    for weight in np.atleast_2d(weights.T):
-        inside = space.axes.T @ weight
-        off = max(float(weight @ weight - inside @ inside), 0.0)
-        variance = space.smooth[:-1] @ inside**2 + space.smooth[-1] * off
-        total += float(variance)
+    for one, other in zip(
+        np.atleast_2d(weights.T), np.atleast_2d(others.T), strict=True
+    ):
+        inside, theirs = space.axes.T @ one, space.axes.T @ other
+        off = float(one @ other - inside @ theirs)
+        total += float(space.smooth[:-1] @ (inside * theirs) + space.smooth[-1] * off)
     return total
+
+
+def agreement(space: ContributionSpace, weights: Array) -> float:
+    """Return the correlation of a model's scores with the base model's, over public subjects."""
+    own = spread(space, weights)
+    base = spread(space, space.base.weight)
+    if not own or not base:
+        return 0.0
+    return shared_spread(space, weights, space.base.weight) / (own * base) ** 0.5
 
 
 def on_features(space: ContributionSpace, model: LinearModel) -> LinearModel:

@@ -36,6 +36,9 @@ from fcforge_consortium.records.kinds import (
 if TYPE_CHECKING:
     from fcforge.evaluation.attribution import ScoredModel
 
+# rise of the agreement with the base model when a contribution is left out: honest simulated hospitals
+# reach .06, 50 people who all point against the base model 1.8
+TURNED = 0.3
 LUCK = 8.0  # standard deviations of the noise that no honest contribution exceeds
 
 
@@ -432,6 +435,31 @@ class ContributionModel(Model):
             size = math.sqrt(space.n_features * step + level)
             moved[name] = size / space.base.temperature
         return moved
+
+    @cached_property
+    def agreement(self) -> float:
+        """Return the correlation of the model's scores with the base model's on public people."""
+        return vector.agreement(self.start.space, self.head.weight)
+
+    @cached_property
+    def agreement_without(self) -> dict[str, float]:
+        """Return `agreement` without each hospital that contributed alone, and without each round.
+
+        It is the effect of leaving one out on public people, whose scans the file does not hold: the
+        base model's variances stand for them. A round is left out as a whole, because nobody can
+        see inside its sum.
+        """
+        space = self.start.space
+        values = {}
+        for name in sorted({given.name for given in self.given}):
+            model = vector.stepped_model(space, self.beta_without(name))
+            values[name] = vector.agreement(space, model.weight)
+        return values
+
+    def turning(self) -> list[str]:
+        """Return hospitals and rounds that turn the model away from the base model."""
+        without = self.agreement_without
+        return [name for name in without if without[name] - self.agreement > TURNED]
 
     def outliers(self) -> list[str]:
         r"""Return hospitals and rounds whose people move the model one way, beyond noise and chance.

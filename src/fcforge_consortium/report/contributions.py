@@ -109,6 +109,9 @@ def _travels(model: ContributionModel, exact: list[str]) -> Answer:
     )
     if gone := sorted({w.site for w in model.exchange.of(Withdrawal)}):
         more += (f"Withdrawn, and no longer in the model: {', '.join(gone)}.",)
+    for each in model.rounds:
+        if not each.published:
+            more += (f"Round '{each.name}' is not in the model: {each.state}.",)
     return Answer(TRAVELS, "alarm" if exact else "good", say, more)
 
 
@@ -182,27 +185,27 @@ def attacked(model: ContributionModel, exact: list[str]) -> Answer:
 def _hospitals(model: ContributionModel) -> PlainTable:
     """Return one row per hospital or round: people, and how far it moves the model."""
     moved = model.influence()
-    outliers = model.outliers()
+    without = model.agreement_without
+    outliers = {*model.outliers(), *model.turning()}
     rows = []
     for name in sorted(moved):
         parts = [given for given in model.given if given.name == name]
         counts = [model.head_count(given) for given in parts]
         spread = NORMAL_95 * sum(sd**2 for _, sd in counts) ** 0.5
         about = f"about {sum(n for n, _ in counts):.0f} ± {spread:.0f}"
-        flag = (
-            "more one-sided than real people: ask the hospital"
-            if name in outliers
-            else ""
-        )
-        rows.append((name, about, f"{moved[name]:.3f}", flag))
+        flag = "more one-sided than real people: ask" if name in outliers else ""
+        effect = (f"{moved[name]:.3f}", f"{without[name]:+.2f}")
+        rows.append((name, about, *effect, flag))
     output = "log odds" if model.target.classes else "the number"
     scaled = "" if model.target.classes else "; its limits are -1 and +1"
     return PlainTable(
         "Contributions",
-        ("hospital or round", "people", f"moves {output} by", ""),
+        ("hospital or round", "people", f"moves {output} by", "agreement without", ""),
         tuple(rows),
         f"People are counted with noise. Without a hospital or a round, {output} of public people "
-        f"would move by so much (standard deviation{scaled}). Nobody can look inside a round: its "
+        f"would move by so much (standard deviation{scaled}). Agreement: correlation with the base "
+        f"model's scores over public people; {model.agreement:+.2f} with everything. A contribution "
+        "without which it is much higher turns the model round. Nobody can look inside a round: its "
         "hospitals are judged together.",
     )
 

@@ -23,7 +23,8 @@ ATTACKED = "Can an attacker tell who took part?"
 COMMONEST = "always predicting the commonest class"
 RECORDS = (
     "Budget: epsilon and delta of each person behind a record. For a round, each hospital writes "
-    "a notice of its contribution, and each of the two aggregators an aggregate share."
+    "a notice of its contribution, and each of the two aggregators a closing record (the set of "
+    "hospitals) and an aggregate share."
 )
 # Settings of a policy in words, in the order of the page.
 POLICY_WORDS = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from aggregator_rounds import parsed
 from exchange_records import key_of
 from hypothesis import given as drawn
 from hypothesis import settings
@@ -13,9 +14,17 @@ from hypothesis import strategies as st
 from small_exchange import all_given, given, learned, people, sites, start
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
-from fcforge_consortium.aggregation.aggregators import card_of
+from fcforge_consortium.aggregation.aggregators import (
+    Noise,
+    RoundList,
+    aggregate,
+    card_of,
+    close,
+)
+from fcforge_consortium.aggregation.rounds import give
 from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.contributions.step import own_threshold
+from fcforge_consortium.ledger.entries import Spent
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.archive import save_arrays
 from fcforge_consortium.records.canonical import sha256
@@ -278,6 +287,79 @@ def test_influence_is_measured_against_the_base_model():
     poison = moved.pop(SITE)
     assert poison > 3 * max(moved.values())
     assert model.model.temperature > 2 * space.base.temperature  # what hid it
+
+
+def against(space, people):
+    """Numbers of some people who all point away from the base model, each at the clip."""
+    away = -space.base.weight / np.linalg.norm(space.base.weight)
+    numbers = np.zeros(space.n_numbers, dtype=np.int64)
+    numbers[: len(away)] = np.trunc(away * people * vector.UNIT * 0.999)
+    numbers[-1] = people * vector.COUNT
+    return numbers
+
+
+def poisoned_by(people):
+    """The exact contributions of all hospitals, of which one is poison."""
+    release = learned(free(), SITE, mechanism="none").exchange.of(Contribution)[0]
+    data = save_arrays({"numbers": against(free().model.start.space, people)})
+    found = free().joined([release.changed(payload=sha256(data))], {sha256(data): data})
+    for site in HOSPITALS[1:]:
+        found = found.merged(learned(free(), site, mechanism="none").exchange)
+    return found
+
+
+def test_a_quiet_poison_is_named_by_its_effect_on_public_people():
+    """Issue 39: 101 people who claimed to be 9,000 turned AUROC from .780 to .224, unnamed."""
+    with pytest.raises(ExchangeError, match="cannot come from 10 to 300 people"):
+        poisoned_by(9_000)
+    for claimed in (101, 300):
+        found = poisoned_by(claimed).model
+        without = dict(found.agreement_without)
+        assert found.agreement < 0
+        assert without.pop(SITE) > 0.9
+        assert max(without.values()) < 0
+        assert found.turning() == [SITE]
+        rows = describe(found.exchange).tables[0].rows
+        assert [row[0] for row in rows if row[-1]] == [SITE]
+    honest = free()
+    for site in HOSPITALS:
+        honest = honest.merged(learned(free(), site, mechanism="none").exchange)
+    assert honest.model.turning() == []
+    assert all_given().model.turning() == []
+
+
+def test_a_poison_inside_a_round_is_shown_for_the_round_as_a_whole():
+    """Nobody can see inside a sum: the round is named, not the hospital."""
+    names = ("Ministry", "University")
+    cards = tuple(card_of(name, key_of(name)) for name in names)
+    found = start(aggregators=cards, exact_allowed=True)
+    space = found.model.start.space
+    shares = []
+    for site in HOSPITALS:
+        asked = {"round": "spring", "mechanism": "none", "signer": site}
+        done = learned(found, site, **asked)
+        files = done.files
+        if site == SITE:
+            gift = (against(space, 300), Spent(), key_of(site))
+            files = give(found, done.entry, *gift)[1]
+        shares.append({name: parsed(files[name]) for name in names})
+    lists = {name: RoundList("nowhere") for name in names}
+    size = found.model.size
+    for name in names:
+        mine = [one[name] for one in shares]
+        done = close(found, mine, key_of(name), size, lists[name])
+        lists[name].lines.append(done.line)
+        found = done.exchange
+    noise = Noise(0, found.model.grid, size)
+    for name in names:
+        mine = [one[name] for one in shares]
+        found = aggregate(found, mine, key_of(name), noise, lists[name]).exchange
+    assert list(found.model.agreement_without) == ["round spring"]
+    assert found.model.agreement < 0
+    assert found.model.turning() == ["round spring"]
+    table = describe(found).tables[0]
+    assert [row[0] for row in table.rows if row[-1]] == ["round spring"]
+    assert "Nobody can look inside a round" in table.note
 
 
 def test_influence_without_a_name_is_the_step_of_the_others():

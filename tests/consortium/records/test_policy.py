@@ -184,6 +184,10 @@ def test_lookalikes_of_nyu(other):
         ("АВС", "ABC"),
         ("AB", "ΆΒ"),
         ("UM_1", "UM l"),
+        ("UM1", "UM_1"),
+        ("UCLA_5", "UCLA_S"),
+        ("UCLA_2", "UCLA-Z"),
+        ("NYU Langone", "NYULangone"),
         ("H10", "HIO"),
         ("Burn", "Bum"),
         ("Straße", "STRASSE"),
@@ -208,7 +212,15 @@ def test_other_lookalikes(one, other):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("UM_1", "UM_2"), ("1-11", "11-1"), ("S1", "S11"), ("कु", "कि"), ("NYU", "UNY")],
+    [
+        ("UM_1", "UM_2"),
+        ("1-11", "11-1"),
+        ("S_1-2", "S_12"),
+        ("S5", "S25"),
+        ("S1", "S11"),
+        ("कु", "कि"),
+        ("NYU", "UNY"),
+    ],
 )
 def test_different_names_are_different(one, other):
     assert not look_alike(one, other)
