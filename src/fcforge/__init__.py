@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         SiteHarmoniser,
         TangentSpace,
     )
+    from fcforge.experiments.networks import TrainedNetwork, load_network
     from fcforge.generators.standalone import FCMVAE, FCGenerator
     from fcforge.imaging.atlas import load_atlas
     from fcforge.models.torch_module import TorchModule
@@ -35,8 +36,10 @@ __all__ = [
     "SiteHarmoniser",
     "TangentSpace",
     "TorchModule",
+    "TrainedNetwork",
     "__version__",
     "load_atlas",
+    "load_network",
     "run",
 ]
 # exported names that are not defined in fcforge.estimator
@@ -45,7 +48,9 @@ _HOMES = {
     "FCMVAE": "fcforge.generators.standalone",
     "HCTS": "fcforge.replay.hcts",
     "TorchModule": "fcforge.models.torch_module",
+    "TrainedNetwork": "fcforge.experiments.networks",
     "load_atlas": "fcforge.imaging.atlas",
+    "load_network": "fcforge.experiments.networks",
     "run": "fcforge.python_api",
 }
 

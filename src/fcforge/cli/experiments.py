@@ -22,6 +22,7 @@ from fcforge.cli.options import (
     DryRun,
     Folder,
     Jobs,
+    KeepNetworks,
     Log,
     Out,
     Overrides,
@@ -105,6 +106,7 @@ def run(
     device: Device = "auto",
     cluster: Cluster = "",
     log: Log = None,
+    keep_networks: KeepNetworks = False,
     as_json: AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
@@ -116,9 +118,11 @@ def run(
     if dry_run:
         _print_cost(prepared, folder, place.jobs)
         return
-    _train(prepared, folder, place, log)
+    _train(prepared, folder, place, log, keep_networks=keep_networks)
     if log:
         _say_log(prepared, folder, log)
+    if keep_networks:
+        _say_networks(prepared, folder)
     _report(folder, folder / "report.html", as_json)
 
 
@@ -146,7 +150,12 @@ def _print_cost(prepared: "Prepared", folder: Path, jobs: int) -> None:
 
 
 def _train(
-    prepared: "Prepared", folder: Path, place: "Place", log: LogFormat | None = None
+    prepared: "Prepared",
+    folder: Path,
+    place: "Place",
+    log: LogFormat | None = None,
+    *,
+    keep_networks: bool = False,
 ) -> None:
     from fcforge.experiments.run import train
 
@@ -154,7 +163,7 @@ def _train(
     started = time.monotonic()
     try:
         with progress_on_stderr("training") as progress:
-            train(prepared, folder, place, progress, log)
+            train(prepared, folder, place, progress, log, keep_networks=keep_networks)
     except KeyboardInterrupt:  # typer would end without a word
         say("stopped; the same command again continues.", style="yellow")
         raise typer.Exit(130) from None
@@ -172,6 +181,21 @@ def _say_log(prepared: "Prepared", folder: Path, log: LogFormat) -> None:
         what = counted(len(missing), "site training")
         text = "ran without a log, so the log does not have them. Another --out trains them again."
         say(f"{what} {text}", style="yellow")
+
+
+def _say_networks(prepared: "Prepared", folder: Path) -> None:
+    """Name the folder of the trained networks, and how many runs have none."""
+    from fcforge.experiments.networks import FOLDER, without_network
+    from fcforge.experiments.store import Store
+
+    say(f"networks: {folder / FOLDER}")
+    missing = without_network(Store(folder), prepared.plan)
+    if missing:
+        text = "trained before --keep-networks was given, or of a learner without a network"
+        say(
+            f"{counted(missing, 'run')} without a stored network: {text}.",
+            style="yellow",
+        )
 
 
 def status(folder: Folder, as_json: AsJson = False) -> None:

@@ -43,6 +43,9 @@ Log = Annotated[
     LogFormat | None,
     Option(help="Write losses, accuracy and quotas of every epoch to the run folder."),
 ]
+KeepNetworks = Annotated[
+    bool, Option("--keep-networks", help="Store the trained network of every run.")
+]
 Device = Annotated[str, Option(help="cpu, cuda, or auto.")]
 AsJson = Annotated[bool, Option("--json", help=JSON)]
 AllowCode = Annotated[bool, Option("--allow-code", help=ALLOW_CODE)]

@@ -9,6 +9,7 @@ from typing import Any
 from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, RunSpec
 from fcforge.experiments.environment import describe
+from fcforge.experiments.networks import network_file
 from fcforge.experiments.plan import Node
 from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.run_parts import RunParts
@@ -154,7 +155,11 @@ class LaneStorage:
         if node.depth and node.continued:
             stored = {**lane._replace(state=state).named(), POOL: pool, ITEM: item}
         found = self.parts.evaluator(node.spec).scores(lane)
-        self.write_node(node, facts, found, stored, log)
+        network = None
+        if node.kept:
+            learner = self.parts.learner(node.spec)
+            network = network_file(node.spec, learner, lane, self.parts.cohort)
+        self.write_node(node, facts, found, stored, log, network)
 
     def write_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
         """Write scores, and tensors and a log where there are some."""

@@ -31,6 +31,8 @@ class Node:
         Whether a later node of the plan starts from this one, so that its state is stored.
     logged : bool
         Whether its folder keeps a log of the training (`fcforge.training.logging`).
+    kept : bool
+        Whether its folder keeps the trained network (`fcforge.experiments.networks`).
     """
 
     key: str
@@ -39,6 +41,7 @@ class Node:
     shown: int = 1
     continued: bool = True
     logged: bool = False
+    kept: bool = False
 
     @property
     def title(self) -> str:

@@ -183,6 +183,8 @@ def train(
     place: Place,
     progress: Progress,
     log: LogFormat | None = None,
+    *,
+    keep_networks: bool = False,
 ) -> Store:
     """Train what the run folder does not hold yet, or holds damaged.
 
@@ -196,9 +198,15 @@ def train(
         Called with the number of site trainings done, their total, and the last one.
     log : {"csv", "tensorboard"}, optional
         Keep a log of every site training and write it into the folder in this format.
+    keep_networks : bool
+        Keep the trained network of every run (`fcforge.experiments.networks`).
     """
     from fcforge.experiments.cluster import open_cluster, run_on
 
+    if keep_networks:
+        from fcforge.experiments.networks import export_networks, keeping_networks
+
+        prepared = replace(prepared, plan=keeping_networks(prepared.plan))
     # before the folder is made: a cluster that does not answer leaves nothing behind
     with (
         open_cluster(place.cluster) if place.cluster else nullcontext() as client,
@@ -212,6 +220,8 @@ def train(
             )
         else:
             run_on(client, Work(plan, store, shown))
+        if keep_networks:
+            export_networks(store, plan)
     return store
 
 

@@ -8,6 +8,7 @@ Layout::
     OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site
     OUT/nodes/<key>/lane.safetensors   parameters, batch-norm statistics, method state; only
                                        while a later node of the plan is still to start from it
+    OUT/nodes/<key>/network.safetensors    with `--keep-networks`, after the last site of a run
     OUT/nodes/<key>/log.json     with `fcforge run --log`: losses, accuracy and quotas by epoch
     OUT/generators/              fitted generators by content hash
     OUT/.lock                    held by the command that trains into the folder
@@ -43,6 +44,7 @@ META = "meta.json"
 SCORES = "scores.npz"
 LANE = "lane.safetensors"
 LOG = "log.json"
+NETWORK = "network.safetensors"
 FORMAT = 6  # raise it when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
@@ -60,7 +62,8 @@ class NodeFiles(NamedTuple):
     Attributes
     ----------
     scores : bool
-        Whether the scores, the facts and, if it has one, the log are there, as they were written.
+        Whether the scores, the facts and, where it has them, log and network are there, as they
+        were written.
     lane : bool
         Whether the lane is there, as it was written.
     """
@@ -134,6 +137,7 @@ class Store:
         scores: Mapping[str, np.ndarray],
         tensors: "Mapping[str, Tensor] | None" = None,
         log: Any = None,
+        network: bytes | None = None,
     ) -> None:
         """Write a node. A node that exists (another worker was faster) stays.
 
@@ -147,6 +151,8 @@ class Store:
             The node's lane, if a later node starts from it.
         log : optional
             Log of the node's training, as JSON.
+        network : bytes, optional
+            File of the trained network.
         """
         from safetensors import SafetensorError
         from safetensors.torch import save_file
@@ -161,6 +167,8 @@ class Store:
                     save_file(on_cpu, folder / LANE)
                 if log is not None:
                     (folder / LOG).write_text(json.dumps(log))
+                if network is not None:
+                    (folder / NETWORK).write_bytes(network)
                 files = {path.name: _fingerprint(path) for path in folder.iterdir()}
                 facts = {**meta, "sites": list(scores), "files": files}
                 text = json.dumps(_signed(facts), indent=1, sort_keys=True)
@@ -237,9 +245,9 @@ class Store:
         for name in (SCORES, LANE):
             path = self.folder(key) / name
             whole[name] = _is_whole(path, files.get(name), checksums)
-        if LOG in files:
-            log = self.folder(key) / LOG
-            whole[SCORES] &= _is_whole(log, files[LOG], checksums)
+        for name in files.keys() & {LOG, NETWORK}:
+            path = self.folder(key) / name
+            whole[SCORES] &= _is_whole(path, files[name], checksums)
         return NodeFiles(whole[SCORES], whole[LANE])
 
     def complete(
