@@ -165,7 +165,11 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     group = (out / "group.html").read_text()
     assert "2 of 2 subjects" in group
     assert "sub-02.html" in group
-    assert not list(out.rglob(".*"))
+    assert [path.name for path in out.rglob(".*")] == [".bidsignore"]
+    columns = json.loads((out / "participants.json").read_text())
+    table = pd.read_csv(out / "participants.tsv", sep="\t")
+    assert list(columns) == list(table.columns)
+    assert all(column["Description"] for column in columns.values())
 
 
 def test_scans_of_ica_aroma_lose_tissue_signals_alone(
@@ -429,8 +433,9 @@ def test_participant_label_takes_those_alone_and_keeps_earlier_rows(
         "say": lines.append,
     }
     assert fc_command(participant_label=["sub-02"], **ask) == 0
-    assert fc_command(participant_label=["01", "77"], **ask) == 1
-    assert "failed: sub-77: is listed, but there is no scan" in "\n".join(lines)
+    assert fc_command(participant_label=["01", "77"], **ask) == 2
+    assert "unknown participant label '77'" in lines[-1]
+    assert fc_command(participant_label=["01"], **ask) == 0
     people = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")
     assert list(people["participant_id"]) == ["sub-01", "sub-02"]
 

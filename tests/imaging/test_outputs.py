@@ -67,9 +67,11 @@ def test_the_fc_of_several_runs_is_named_by_what_they_share():
 def test_a_subject_is_written_and_its_sidecar_marks_it_done(tmp_path):
     runs = (run(run="1"), run(run="2"))
     result = SubjectFC("01", runs, np.eye(3), (2,), {"drop": 0}, ("odd",))
-    path = write_subject(tmp_path, result, ATLAS, "key")
+    path = write_subject(tmp_path, result, ATLAS, "key", Path("/in"))
     assert path.read_text().splitlines()[1] == "a\t1\t0\t0"
     side = json.loads(path.with_suffix(".json").read_text())
+    assert side["Sources"] == ["bids:input:x.nii.gz", "bids:input:x.nii.gz"]
+    assert len(side["Atlas"]["SHA256"]) == 64
     assert side["EmptyROIs"] == ["c"]
     assert side["Volumes"] == 6
     assert side["DegreesOfFreedom"] == 60.0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fcforge.core.errors import DataError
+from fcforge.core.errors import ConfigError, DataError
 from fcforge.imaging.people import (
     Outcome,
     find_table,
@@ -187,5 +187,32 @@ def test_exit_codes(outcome, code, capsys):
 
 
 def test_wanted_are_those_named_or_all():
-    assert wanted(["sub-02", "02", "01"], ["09"]) == ["01", "02"]
+    assert wanted(["sub-02", "02", "01"], ["01", "09"], {"02": 1}) == ["01", "02"]
     assert wanted([], {"b": 1}, ["a", "b"]) == ["a", "b"]
+    assert wanted(["sub-NYU1"], ["NYU_1", "UM_1"]) == ["NYU_1"]  # BIDS label of an id
+    with pytest.raises(ConfigError, match="unknown participant label '1'"):
+        wanted(["1"], ["01", "02"])
+
+
+def test_the_column_of_ids_is_the_one_that_names_the_files(tmp_path):
+    """The PCP's table has three columns of ids, and people without a file."""
+    path = table(
+        tmp_path / "Phenotypic_V1_0b_preprocessed1.csv",
+        ",SUB_ID,subject,FILE_ID,SITE_ID,DX_GROUP",
+        "0,50002,50002,no_filename,PITT,1",
+        "1,50003,50003,Pitt_0050003,PITT,1",
+        "2,50004,50004,no_filename,PITT,2",
+    )
+    assert find_table(tmp_path) == path
+    assert list(read_people(path)) == ["50002", "50003", "50004"]
+    assert list(read_people(path, ["0050003", "0050004"])) == [
+        "50002",
+        "50003",
+        "50004",
+    ]
+    rows = read_people(path, ["Pitt_0050003"])
+    assert list(rows) == ["Pitt_0050003"]
+    assert (rows["Pitt_0050003"]["SITE_ID"], "" in rows["Pitt_0050003"]) == (
+        "PITT",
+        False,
+    )

@@ -42,7 +42,8 @@ def _warn(problem: ConfigError) -> None:
 for panel, members in PANELS.items():
     for command in members:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
-        app.command(name, rich_help_panel=panel)(command)
+        kind = getattr(command, "command_class", None)
+        app.command(name, cls=kind, rich_help_panel=panel)(command)
 app.add_typer(analyse, name="analyse", rich_help_panel=EXPERIMENTS)
 for name in MOVED:
     app.command(

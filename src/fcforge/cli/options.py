@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
+from fcforge.cli.several_values import SeveralValues
 from fcforge.core.options import ALLOW_CODE, JSON, LogFormat
 
 
@@ -68,18 +69,29 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
+    several = frozenset(
+        _flag(one) for one in fields(request) if one.metadata.get("several")
+    )
+    if several:
+        kind = type("Command", (SeveralValues,), {"several": several})
+        command.command_class = kind  # type: ignore[attr-defined]
     return command
+
+
+def _flag(one: Field[Any]) -> str:
+    return f"--{one.name.replace('_', '-')}"
 
 
 def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     """Return a field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = dict(one.metadata)
     metadata.pop("only", None)
+    metadata.pop("several", None)
     names = []
     if "flag" in metadata:
-        names = [metadata.pop("flag")]
+        names = metadata.pop("flag").split()
     elif one.default is False:
-        names = [f"--{one.name.replace('_', '-')}"]  # else there were a --no-..., too
+        names = [_flag(one)]  # else there were a --no-..., too
     kind = Argument if "metavar" in metadata else Option
     default = inspect.Parameter.empty if one.default is MISSING else one.default
     if one.default_factory is not MISSING:

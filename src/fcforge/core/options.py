@@ -20,7 +20,7 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
         What ``--help`` says.
     **more
         ``metavar`` makes a positional argument; ``flag`` is the option's name where it is not the
-        field's.
+        field's (several names separated by blanks); ``several`` lets an option take several words.
     """
     metadata = {"help": help, **more}
     if isinstance(default, list):

@@ -1,16 +1,22 @@
 """`fcforge fc`: FC of every subject of a folder."""
 
+import multiprocessing
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.resources import files
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import pandas as pd
 
 from fcforge.core.console import say
 from fcforge.core.errors import ConfigError, DataError
@@ -70,11 +76,13 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     _explain_denoising(request, sources)
     atlas = _resolve_atlas(request, sources)
     maker = _Maker(request, atlas, runs, pages)
+    if request.level == "group":
+        return maker.group(rows)
     if not request.overwrite:
         maker.refuse_overwriting(subjects)
     name = "fcforge functional connectivity"
     outputs.write_description(request.out, request.source, name)
-    outcome = people.walk(subjects, maker.make)
+    outcome = maker.make_all(subjects)
     maker.finish(rows, outcome)
     outcome.print_summary(request.out, "have FC")
     return outcome
@@ -109,17 +117,24 @@ def _explain_denoising(request: FCRequest, sources: Sequence[Source]) -> None:
 def _people_of(request: FCRequest, runs: Mapping[str, list[Source]]) -> People:
     """Read the table of participants under the ids of the files, and list what does not fit."""
     path = request.participants or people.find_table(request.source)
+    if path is None and request.table_columns:
+        raise ConfigError(
+            "--columns names columns of a table of participants, and there is none.",
+            where=str(request.source),
+            do="Pass --participants FILE.",
+        )
     if path is None:
         say("no participants.tsv found: nobody has a site; pass --participants FILE")
         return {}
-    rows = people.under_ids_of(runs, people.read_people(path))
+    table = people.read_people(path, runs, request.table_columns)
+    rows = people.under_ids_of(runs, table)
     unlisted = sorted(runs.keys() - rows.keys())
     if len(unlisted) == len(runs):
         example = f"it has '{min(rows)}', the files '{min(runs)}'"
         raise DataError(
             f"lists none of the {len(runs)} subjects found ({example}).",
             where=path,
-            do="Ids must be those in the file names; dataset 'abide' reads the PCP's as they are.",
+            do="Ids must be those in the file names; name their column: --columns id=COLUMN.",
         )
     if unlisted:
         count = counted(len(unlisted), "subject")
@@ -147,7 +162,11 @@ class _Maker:
         settings = [request.tr, request.denoising, request.settings_of(runs)]
         return outputs.fingerprint(runs, self.atlas, settings)
 
-    def refuse_overwriting(self, subjects: Sequence[str]) -> None:
+    def refuse_overwriting(
+        self,
+        subjects: Sequence[str],
+        do: str = "Choose another OUT, or pass --overwrite to replace it.",
+    ) -> None:
         """Raise `DataError` if OUT holds finished FC of a subject that this call would replace."""
         replaced = [
             f"sub-{outputs.bids_label(subject)}"
@@ -160,7 +179,7 @@ class _Maker:
                 f"OUT holds FC of {counted(len(replaced), 'subject')} ({some(replaced)}) that was "
                 "made from other files, with other settings or by another version of fcforge.",
                 where=self.request.out,
-                do="Choose another OUT, or pass --overwrite to replace it.",
+                do=do,
             )
 
     def make(self, subject: str) -> bool:
@@ -182,11 +201,90 @@ class _Maker:
             page = self.pages.subject_page(result, self.atlas)
             write_text(request.out / f"sub-{outputs.bids_label(subject)}.html", page)
         # The FC sidecar is written last: it marks the subject as done.
-        outputs.write_subject(request.out, result, self.atlas, key)
+        outputs.write_subject(request.out, result, self.atlas, key, request.source)
         return True
 
-    def finish(self, known: People, outcome: Outcome) -> None:
-        """Write participants.tsv, the list of failures and the group page from the files on disk."""
+    def make_all(self, subjects: Sequence[str]) -> Outcome:
+        """Make the files of all subjects, in ``request.n_cpus`` processes.
+
+        Raises
+        ------
+        DataError
+            A process was killed.
+        """
+        n_cpus = min(self.request.n_cpus, len(subjects))
+        if n_cpus < 2:
+            return people.walk(subjects, self.make)
+        arguments = (self.request, self.atlas, self.sources, self.pages.__name__)
+        with ProcessPoolExecutor(
+            n_cpus,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=arguments,
+        ) as pool:
+            try:
+                results = pool.map(_make_in_worker, subjects)
+                return people.walk(subjects, self.make, self._noted(results))
+            except BrokenProcessPool:
+                raise DataError(
+                    "a process was killed; the memory may not suffice for so many.",
+                    where=self.request.out,
+                    do="Run the same again with a smaller --n-cpus; finished subjects are kept.",
+                ) from None
+
+    def _noted(
+        self, results: Iterable[tuple[bool | Failure, list[tuple[str, str]]]]
+    ) -> Iterator[bool | Failure]:
+        for result, remarks in results:
+            self.remarks.extend(remarks)
+            yield result
+
+    def group(self, known: People) -> Outcome:
+        """Write the tables, the page and the file of all FC from what the participant level made.
+
+        Raises
+        ------
+        ConfigError
+            Single participants are asked for.
+        DataError
+            No FC of these files with these settings in OUT.
+        """
+        if self.request.participant_label:
+            raise ConfigError(
+                "--participant-label has no effect at the group level, which takes all subjects.",
+                do="Leave it out.",
+            )
+        done = [
+            subject
+            for subject in sorted(self.sources)
+            if outputs.is_done(self.path(subject), self.fingerprint(subject))
+        ]
+        self.refuse_overwriting(
+            sorted(self.sources),
+            "Pass the options of the participant level at the group level, too.",
+        )
+        if not done:
+            raise DataError(
+                f"holds no FC of atlas {self.atlas.name}.",
+                where=self.request.out,
+                do="Run the participant level first: fcforge fc IN OUT participant.",
+            )
+        outcome = Outcome((), tuple(done), ())
+        rows = self.finish(known, outcome)
+        path = outputs.write_cohort(self.request.out, rows, self.atlas)
+        say(f"FC of {counted(len(done), 'subject')} is in {path}")
+        if missing := sorted(self.sources.keys() - set(done)):
+            say(f"{counted(len(missing), 'subject')} without FC: {some(missing)}")
+        return outcome
+
+    def finish(self, known: People, outcome: Outcome) -> pd.DataFrame:
+        """Write participants.tsv, the list of failures and the group page from the files on disk.
+
+        Returns
+        -------
+        DataFrame
+            Rows of participants.tsv.
+        """
         for line in people.by_reason(self.remarks):
             say(line)
         out = self.request.out
@@ -194,7 +292,7 @@ class _Maker:
         files = {subject: self.path(subject) for subject in sorted(self.sources)}
         rows = people.participant_table(out, files, known)
         if len(rows):
-            outputs.write_table(out / "participants.tsv", rows)
+            outputs.write_participants(out, rows)
         tool = ""
         with suppress(DataError):  # a damaged description does not undo what was made
             tool = layouts.made_by(self.request.source)
@@ -215,6 +313,23 @@ class _Maker:
         if self.request.report:
             page = self.pages.group_page(rows, failed, methods, quality)
             write_text(out / "group.html", page)
+        return rows
+
+
+_worker: list[_Maker] = []  # of this process, if it is one of several
+
+
+def _start_worker(
+    request: FCRequest, atlas: Atlas, sources: Mapping[str, list[Source]], pages: str
+) -> None:
+    _worker[:] = [_Maker(request, atlas, sources, import_module(pages))]
+
+
+def _make_in_worker(subject: str) -> tuple[bool | Failure, list[tuple[str, str]]]:
+    """Make one subject's files; return the result and the remarks."""
+    (maker,) = _worker
+    maker.remarks.clear()
+    return people.attempt(maker.make, subject), list(maker.remarks)
 
 
 def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:
@@ -225,7 +340,8 @@ def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:
         if not differing or differing - joinable:
             raise DataError(
                 f"{first.path.name} and {second.path.name} are not two runs of one scan.",
-                do="Choose one: --select with a part of its name, --session (all joins them).",
+                do="Choose one: --select with a part of its name, --session-label LABEL (--session all "
+                "joins sessions), or --bids-filter-file.",
             )
 
 
@@ -241,7 +357,7 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
     if request.atlas_lut is not None:
         names_by_label, _ = read_lut(request.atlas_lut)
         return names_only(name, tuple(names_by_label.values()))
-    columns = series.parse_columns(request.columns)
+    columns = series.parse_columns(request.series_columns)
     for source in sources:
         with suppress(DataError):
             values, names = (

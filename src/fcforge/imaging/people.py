@@ -4,13 +4,15 @@ One scan is in memory at a time, and finished subjects are skipped. A subject th
 in one line and the others finish; `Outcome` holds the number of failures.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fcforge.core.console import say
 from fcforge.core.errors import DataError, FCForgeError, at
 from fcforge.core.formatting import some, whole
+from fcforge.core.names import check_names
 from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
 
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 SITE_COLUMNS = ("site", "site_id")
+# Names that columns get in participants.tsv where --columns names them, by role.
+ROLE_COLUMNS = {"id": "participant_id", "site": "site", "label": "diagnosis"}
+NO_FILE = "no_filename"  # the PCP's FILE_ID of people without series
+PCP_TABLE = "Phenotypic_V1_0b*.csv"
 Row = Mapping[str, Any]
 People = Mapping[str, Row]  # by subject, without ``sub-``
 # Columns of participants.tsv and the keys of the FC sidecars that fill them.
@@ -53,32 +59,95 @@ def table_in(*folders: Path) -> Path | None:
 
 
 def find_table(root: Path) -> Path | None:
-    """Find the table of participants in `root` or the two folders above it."""
-    return table_in(root, *root.resolve().parents[:2])
+    """Find the table of participants, or the PCP's of ABIDE, in `root` or the two folders above it."""
+    folders = (root, *root.resolve().parents[:2])
+    of_pcp = (path for folder in folders for path in sorted(folder.glob(PCP_TABLE)))
+    return table_in(*folders) or next(of_pcp, None)
 
 
-def read_people(path: Path) -> People:
+def read_people(
+    path: Path,
+    subjects: Iterable[str] = (),
+    columns: Mapping[str, str] = MappingProxyType({}),
+) -> People:
     """Read the rows of a participants table by id; ids lose ``sub-``, leading zeros stay.
+
+    Parameters
+    ----------
+    path : Path
+    subjects : iterable of str, optional
+        Ids in the names of the files. Of several columns of ids, as the PCP's table has them
+        (``SUB_ID``, ``FILE_ID``), the one with most of these is taken.
+    columns : mapping of role to column, optional
+        Columns without a usual name: ``id``, ``site`` or ``label``. They are renamed to
+        ``participant_id``, ``site`` and ``diagnosis``.
 
     Raises
     ------
+    ConfigError
+        An unknown role.
     DataError
-        Not readable (`read_table`), no id column, or an id listed twice.
+        Not readable (`read_table`), no id column, a column that does not exist, or an id listed
+        twice.
     """
+    check_names("role of a column", columns, ROLE_COLUMNS, where="--columns")
     table = read_table(path)
-    header = list(table[0])
-    key = column_of(header, ID_COLUMNS)
-    rows = {}
     with at(path):
-        if not key:
+        table = _renamed(table, columns)
+        header = list(table[0])
+        lower = {name.lower(): name for name in reversed(header)}
+        candidates = [lower[name] for name in ID_COLUMNS if name in lower]
+        if not candidates:
             raise no_column("subject id", header, ID_COLUMNS)
+        if "id" in columns:
+            candidates = [ROLE_COLUMNS["id"]]
+        found = set(subjects)
+        matches = [
+            len(found & under_ids_of(found, dict.fromkeys(_ids(table, name))).keys())
+            for name in candidates
+        ]
+        key = candidates[matches.index(max(matches))]
+        rows = {}
         for row in table:
-            subject = whole(row[key].removeprefix("sub-"))
+            subject = _id_of(row[key])
+            if subject == NO_FILE:
+                continue
             if subject in rows:
                 message = f"lists '{subject}' twice."
                 raise DataError(message, do="Give everybody one row.")
-            rows[subject] = {name: cell or "n/a" for name, cell in row.items()}
+            rows[subject] = {k: cell or "n/a" for k, cell in row.items() if k}
     return rows
+
+
+def _id_of(cell: str) -> str:
+    return whole(cell.removeprefix("sub-"))
+
+
+def _ids(table: Sequence[Mapping[str, str]], column: str) -> list[str]:
+    return [_id_of(row[column]) for row in table]
+
+
+def _renamed(
+    table: Sequence[dict[str, str]], columns: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """Return the rows with named columns under the usual names of their roles."""
+    header = {name.lower(): name for name in reversed(list(table[0]))}
+    roles = {}
+    for role, name in columns.items():
+        if name.lower() not in header:
+            raise DataError(
+                f"has no column '{name}' (columns: {', '.join(list(table[0])[:8])}).",
+                do=f"Correct --columns {role}={name}.",
+            )
+        roles[header[name.lower()]] = ROLE_COLUMNS[role]
+    taken = set(roles.values())
+    return [
+        {
+            roles.get(name, f"{name}_original" if name.lower() in taken else name): cell
+            for name, cell in row.items()
+        }
+        for row in table
+    ]
 
 
 def under_ids_of(found: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
@@ -196,8 +265,32 @@ def by_reason(failed: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
-def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
-    """Call ``make(subject)`` for each; it returns False for one that was made before."""
+def attempt(make: Callable[[str], bool], subject: str) -> bool | Failure:
+    """Return what ``make(subject)`` returns, or the failure that it raised."""
+    try:
+        return make(subject)
+    except (FCForgeError, *SURPRISES) as error:
+        reason = " ".join(str(error).split())
+        if not isinstance(error, FCForgeError):
+            reason = f"{type(error).__name__}: {reason[:200]}"
+        criterion = error.criterion if isinstance(error, Exclusion) else "error"
+        return Failure(f"sub-{subject}", reason, criterion)
+
+
+def walk(
+    subjects: Sequence[str],
+    make: Callable[[str], bool],
+    attempts: Iterator[bool | Failure] | None = None,
+) -> Outcome:
+    """Call ``make(subject)`` for each; it returns False for one that was made before.
+
+    Parameters
+    ----------
+    subjects : sequence of str
+    make : callable
+    attempts : iterator of bool or Failure, optional
+        Results of `attempt` in the order of the subjects, where other processes make them.
+    """
     from rich.console import Console
     from rich.progress import track
 
@@ -209,21 +302,39 @@ def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
     for number, subject in enumerate(bar, start=1):
         if not console.is_terminal:
             say(f"subject {number} of {len(subjects)}: {subject}")
-        try:
-            (made if make(subject) else kept).append(subject)
-        except (FCForgeError, *SURPRISES) as error:
-            reason = " ".join(str(error).split())
-            if not isinstance(error, FCForgeError):
-                reason = f"{type(error).__name__}: {reason[:200]}"
-            criterion = error.criterion if isinstance(error, Exclusion) else "error"
-            failed.append(Failure(f"sub-{subject}", reason, criterion))
+        result = attempt(make, subject) if attempts is None else next(attempts)
+        if isinstance(result, Failure):
+            failed.append(result)
+        else:
+            (made if result else kept).append(subject)
     return Outcome(tuple(made), tuple(kept), tuple(failed))
 
 
 def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
-    """Return the subjects to process: the requested ones, else all that are listed or found."""
-    named = {label.removeprefix("sub-") for label in labels}
-    return sorted(named or {subject for source in known for subject in source})
+    """Return the subjects to process: the requested ones, else all that are listed or found.
+
+    Parameters
+    ----------
+    labels : iterable of str
+        With or without ``sub-``; of an id with other characters than letters and digits also its
+        BIDS label.
+    *known : iterable of str
+        Ids that are listed or found.
+
+    Raises
+    ------
+    ConfigError
+        A label that is neither listed nor found; the nearest one is suggested.
+    """
+    everybody = {subject for source in known for subject in source}
+    by_label = {"".join(filter(str.isalnum, subject)): subject for subject in everybody}
+    named = [label.removeprefix("sub-") for label in labels]
+    chosen = {
+        by_label.get(label, label) if label not in everybody else label
+        for label in named
+    }
+    check_names("participant label", sorted(chosen), everybody)
+    return sorted(chosen or everybody)
 
 
 def participant_table(

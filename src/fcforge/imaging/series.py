@@ -111,16 +111,8 @@ def roi_places(names: Sequence[str], n: int, atlas: Atlas) -> np.ndarray:
     DataError
         Names of another atlas, or a column count that is not the atlas'.
     """
-    place_of = {str(code): i for i, code in enumerate(atlas.codes)}
-    for spelling in (atlas.abbreviations, atlas.roi_names):
-        plain = list(map(_plain, spelling))
-        if len(set(plain)) == len(plain):
-            place_of |= {name: i for i, name in enumerate(plain)}
-        else:  # names that differ in punctuation alone
-            place_of |= {name: i for i, name in enumerate(spelling)}
-    places = [place_of.get(name, place_of.get(_plain(name), -1)) for name in names]
-    # A file with a column outside the atlas is another atlas, not ours with extras.
-    if places and -1 not in places and len(set(places)) == len(places):
+    places = _named_places(names, atlas)
+    if _are_all(places):
         return np.array(places)
     if n != atlas.n_rois:
         aal = atlas.name == "AAL116" and n in AAL_VERSIONS
@@ -141,6 +133,28 @@ def roi_places(names: Sequence[str], n: int, atlas: Atlas) -> np.ndarray:
             do="Name the atlas that the file is of: --atlas NAME, with --atlas-lut FILE for own names.",
         )
     return np.arange(n)
+
+
+def are_matched(names: Sequence[str], atlas: Atlas) -> bool:
+    """Return whether columns of these names are ROIs of the atlas, each once."""
+    return _are_all(_named_places(names, atlas))
+
+
+def _are_all(places: Sequence[int]) -> bool:
+    # A file with a column outside the atlas is another atlas, not ours with extras.
+    return bool(places) and -1 not in places and len(set(places)) == len(places)
+
+
+def _named_places(names: Sequence[str], atlas: Atlas) -> list[int]:
+    """Return the ROI that each name means, -1 for none."""
+    place_of = {str(code): i for i, code in enumerate(atlas.codes)}
+    for spelling in (atlas.abbreviations, atlas.roi_names):
+        plain = list(map(_plain, spelling))
+        if len(set(plain)) == len(plain):
+            place_of |= {name: i for i, name in enumerate(plain)}
+        else:  # names that differ in punctuation alone
+            place_of |= {name: i for i, name in enumerate(spelling)}
+    return [place_of.get(name, place_of.get(_plain(name), -1)) for name in names]
 
 
 def parse_columns(text: str | None) -> slice:

@@ -125,7 +125,7 @@ def test_files_pages_and_trouble(done):
     assert (out / "sub-01_task-rest.html").read_text().count("<svg") == 2
     assert sum("failed: sub-02" in line and "truncated" in line for line in lines) == 1
     assert sum("failed: sub-03: is listed" in line for line in lines) == 1
-    assert not list(out.rglob(".*"))
+    assert [path.name for path in out.rglob(".*")] == [".bidsignore"]
 
 
 def test_again_does_nothing_new(done):

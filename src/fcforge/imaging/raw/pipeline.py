@@ -113,7 +113,9 @@ def _preprocess(run: RawRun, request: Request, pages: ModuleType) -> bool:
         if bad.any():
             raise DataError(f"{int(bad.sum())} NaN voxels in a raw scan.")
     plan = corrections.plan_route(request.route)
-    with tempfile.TemporaryDirectory() as work:
+    if request.work_dir is not None:
+        request.work_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=request.work_dir) as work:
         way = _Way(run, request, plan, Path(work), data, scan.affine, tr)
         way.go(key, pages)
     return True
@@ -167,8 +169,10 @@ class _Way:
             where = self.run.source.path
             raise DataError("no image with the opposite phase direction.", where=where)
         if self.plan["distortion"] != "topup":
-            do = "Install FSL, or leave --sdc out."
-            raise DataError("--sdc needs FSL's topup, which is not there.", do=do)
+            raise DataError(
+                "--sdc needs FSL's topup, which is not there; fcforge has no other correction.",
+                do="Install FSL, or run fMRIPrep, or leave --sdc out.",
+            )
         other = read_volume(reverse)
         other = other if other.ndim == 3 else other[..., 0]
         mean = self.data[..., :5].mean(axis=-1)
