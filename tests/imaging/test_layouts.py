@@ -108,6 +108,15 @@ def test_a_name_that_says_no_subject_is_told(tmp_path):
     assert "sub-é" in str(told.value)
 
 
+@pytest.mark.parametrize("folder", [".", "derivatives/halfpipe"])
+def test_series_of_halfpipe_are_not_taken_for_xcpds(folder, tmp_path):
+    root = tmp_path / "derivatives" / "halfpipe" if folder == "." else tmp_path
+    func = tmp_path / "derivatives" / "halfpipe" / "sub-01" / "func" / "task-rest"
+    touch(func, "sub-01_task-rest_feature-c_atlas-schaefer400_timeseries.tsv")
+    ((source,), _) = find(root, atlas="Schaefer400")
+    assert source.tool == "halfpipe"
+
+
 def test_hcp_folders_name_the_subject(tmp_path):
     results = "MNINonLinear/Results"
     for subject in ("100307", "100408"):

@@ -308,7 +308,10 @@ def _xcpd_matrix(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 def _xcpd_series(path: Path, request: FCRequest) -> dict[str, str] | None:
-    return {} if entities(path.name).get("stat", "mean").startswith("mean") else None
+    """Take series of means; HALFpipe's names have a feature and no space, XCP-D's have a space."""
+    named = entities(path.name)
+    of_means = named.get("stat", "mean").startswith("mean")
+    return {} if of_means and "space" in named and "feature" not in named else None
 
 
 _XCPD_RUN = r"_(space|seg|atlas|res|den|stat|desc)-.*$"
