@@ -21,6 +21,7 @@ SPANNING = {  # test files of no single module, and why
     "generators/fcm_vae/test_generator.py": "the three variants of FCM-VAE as generators",
     "generators/fcm_vae/test_network.py": "the network of the three variants",
     "generators/fcm_vae/test_settings.py": "the settings of the three variants",
+    "imaging/test_bids_app.py": "fcforge fc as a BIDS App, from words to files",
     "methods/test_own_network.py": "methods on any torch.nn.Module",
     "report/test_rendering.py": "templates, figures and text of pages",
     "estimator/test_explaining.py": "edges that moved a decision, and their stability",
