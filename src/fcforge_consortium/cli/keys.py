@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from fcforge.cli.messages import say
 from fcforge.cli.options import takes
 from fcforge.core.formatting import counted
 from fcforge_consortium.options import RotateRequest
@@ -92,7 +93,7 @@ def rotate_key(request: RotateRequest) -> None:
     """
     from fcforge_consortium.operations.records import rotate_file
 
-    rotation = rotate_file(request)
+    rotation = rotate_file(request, warn=lambda text: say(text, style="yellow"))
     vouched = counted(len(rotation.vouches), "record")
     key = rotation.new_key[:16]
     print(f"wrote {request.out}: {rotation.site} signs with key {key} from now on")

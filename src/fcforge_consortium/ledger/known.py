@@ -68,7 +68,9 @@ class KnownLedgers:
     """
 
     def __init__(self, key_file: Path, key: PrivateKey) -> None:
-        self.path = Path(f"{key_file}{SUFFIX}")
+        self.path = Path(
+            f"{key_file.resolve()}{SUFFIX}"
+        )  # one list, whatever links to the key
         self._key = key
         self.ledgers: dict[str, KnownLedger] = {}
         if self.path.exists():
@@ -185,6 +187,12 @@ class KnownLedgers:
         """
         for one in self.ledgers.values():
             here = one.path == str(path.absolute())
+            if one.site != new.site:
+                raise ConfigError(
+                    f"the key seals a ledger of '{one.site}', not of '{new.site}': {one.path}.",
+                    where=self.path,
+                    do="Each hospital needs a key of its own (`fcforge consortium keys new`).",
+                )
             if not new.cohort and not here:
                 raise ConfigError(
                     f"the key seals the ledger {one.path} already: a second one would not add "

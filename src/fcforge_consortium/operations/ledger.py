@@ -71,23 +71,32 @@ def register_ledger(request: LedgerRegisterRequest) -> Path:
     return known.path
 
 
-def hand_over(request: RotateRequest, old: PrivateKey, new: PrivateKey) -> None:
-    """Let a new key seal all ledgers of the old one.
+def hand_over(request: RotateRequest, old: PrivateKey, new: PrivateKey) -> list[Path]:
+    """Let a new key seal all ledgers of the old one; return those that are not in their places.
 
-    A command that was killed can be repeated: what was handed over before is left as it is.
+    A missing ledger must not keep a hospital from replacing a stolen key. A command that was killed
+    can be repeated: what was handed over before is left as it is.
 
     Parameters
     ----------
     request : RotateRequest
     old, new : private key
+
+    Returns
+    -------
+    list of Path
     """
     public = public_hex(new)
+    missing = []
     with (
         KnownLedgers.open(request.old, old) as before,
         KnownLedgers.open(request.new, new) as after,
     ):
-        places = before.others("")  # all of them
-        for id_, place in zip(tuple(before.ledgers), places, strict=True):
+        for id_, known in tuple(before.ledgers.items()):
+            place = Path(known.path)
+            if not place.exists():
+                missing.append(place)
+                continue
             if Ledger.read(place).key != public:
                 with Ledger.known_by(before, place, old) as ledger:
                     ledger.append(Handover(new_key=public))
@@ -95,3 +104,4 @@ def hand_over(request: RotateRequest, old: PrivateKey, new: PrivateKey) -> None:
             before.require_newest(id_, place, ledger.heads)
             after.note(ledger.header, place, ledger.heads[-1])
             before.forget(id_)
+    return missing

@@ -54,16 +54,32 @@ def withdraw_file(
     return without
 
 
-def rotate_file(request: RotateRequest) -> Rotation:
+def rotate_file(
+    request: RotateRequest, warn: Callable[[str], Any] = no_report
+) -> Rotation:
     """Write a file, or the rotation alone, in which a new key signs for a site.
 
     The new key also seals the ledgers of the old one from now on.
+
+    Parameters
+    ----------
+    request : RotateRequest
+    warn : callable
+        Called with a sentence about each ledger that is missing.
+
+    Returns
+    -------
+    Rotation
     """
     name = site_name(request.site)
     opened = exchange.open_exchange(request.state, Trust.asked(request))
     old, new = read_private(request.old), read_private(request.new)
     rotated = opened.rotated(name, old, new)
-    hand_over(request, old, new)
+    for place in hand_over(request, old, new):
+        warn(
+            f"WARNING: the ledger {place} is not in its place and still needs the old key. Restore "
+            "it, then run the same command again with another --out."
+        )
     last = rotated.of(Rotation, name)[-1:]
     exchange.save(rotated, request.out, last)
     return last[0]

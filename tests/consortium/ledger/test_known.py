@@ -263,6 +263,40 @@ def test_a_new_key_goes_on_with_the_ledgers_of_the_old_one(ask, home):
         assert listed.ledgers == {}
 
 
+def test_a_missing_ledger_does_not_keep_a_stolen_key_in_use(ask, home):
+    ask("a.fcx", half(0), new_ledger=True)
+    (home / "ledger").rename(home / "away")
+    write_keys(home / "new.key")
+    files = (home / "key", home / "new.key", SITE, home / "a.fcx")
+    told = []
+    rotate_file(RotateRequest(*files, home / "rotated.fcx"), warn=told.append)
+    assert str(home / "ledger") in told[0]
+    (home / "away").rename(home / "ledger")
+    rotate_file(RotateRequest(*files, home / "again.fcx"), warn=told.append)
+    assert len(told) == 1
+    assert ask("b.fcx", half(1), state=home / "rotated.fcx", sign=home / "new.key")
+
+
+def test_one_key_seals_the_ledgers_of_one_hospital(ask, home):
+    ask("a.fcx", half(0), new_ledger=True)
+    with pytest.raises(ConfigError, match=f"a ledger of '{SITE}', not of '{OTHER}'"):
+        new_ledger(LedgerNewRequest(home / "x", "more", OTHER, home / "key"))
+
+
+def test_a_link_to_the_key_has_the_same_list(ask, home):
+    ask("a.fcx", half(0), new_ledger=True)
+    (home / "links").mkdir()
+    (home / "links" / "key").symlink_to(home / "key")
+    with pytest.raises(ConfigError, match="already"):
+        ask(
+            "b.fcx",
+            half(0),
+            sign=home / "links" / "key",
+            ledger=home / "second",
+            new_ledger=True,
+        )
+
+
 # -- interruptions ---------------------------------------------------------------------------------
 class Killed(BaseException):
     """Nothing is cleaned up after it, as after kill -9."""
