@@ -382,6 +382,35 @@ def test_the_settings_of_forge_are_those_of_the_code():
     assert differing <= {*found}
 
 
+def test_the_table_of_fcm_vae_is_that_of_the_code():
+    """Every setting in which the variants differ is in the table, with its values."""
+    text = (DOCS / "generators.md").read_text()
+    rows = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+|dropout) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|",
+        text,
+        re.M,
+    )
+    root = GENERATORS["fcm_vae"]
+    variants = [root.variants[word]() for word in ("paper", "authors", "stable")]
+    told = {}
+    for names, *cells in rows:
+        fields = re.findall(r"\w+", names)
+        if not all(hasattr(variants[0], name) for name in fields):
+            continue  # a row of another table
+        for variant, cell in zip(variants, cells, strict=True):
+            parts = cell.split(", ")[: len(fields)]
+            for name, part in zip(fields, parts, strict=True):
+                value = 0.0 if part == "none" else float(part.split()[0])
+                assert getattr(variant, name) == value, (name, cell)
+                told[name] = value
+    differing = {
+        field.name
+        for field in dataclasses.fields(root)
+        if len({getattr(variant, field.name) for variant in variants}) > 1
+    }
+    assert differing == {*told}
+
+
 def test_the_table_of_forge_names_every_difference_of_the_samplers():
     """Whatever a variant's sampler overrides, settings and behaviour, has a row."""
     rows = {row[0] for row in forge_table()}

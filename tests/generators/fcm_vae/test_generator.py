@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from simulated_site import simulate
@@ -47,6 +49,23 @@ def test_stable_carries_the_diagnosis_and_is_valid(fitted) -> None:
         e = edges(batch.fc)
         pair.append(e[batch.y == 1].mean(0) - e[batch.y == 0].mean(0))
     assert torch.corrcoef(torch.stack(pair))[0, 1] > 0.95
+
+
+@pytest.mark.parametrize("variant", ["paper", "authors"])
+def test_clipped_samples_are_correlation_matrices(variant, small_site) -> None:
+    gen = VARIANTS[variant](epochs=1, **SMALL)
+    state = gen.fit(small_site, torch_rng(0))
+    labels = torch.arange(6) % 2
+    # edges that no correlation matrix has together
+    odd = 2 * torch.randn(state.model.network["baseline"].shape, generator=torch_rng(1))
+    network = {**state.model.network, "baseline": odd}
+    model = state.model._replace(network=network)
+    raw = gen.draw(model, labels, torch_rng(2))
+    clipped = replace(gen, project="clip").draw(model, labels, torch_rng(2))
+    assert torch.linalg.eigvalsh(raw.double()).min() < 0
+    assert torch.linalg.eigvalsh(clipped.double()).min() > 0
+    ones = torch.ones(len(labels), raw.shape[-1])
+    torch.testing.assert_close(clipped.diagonal(dim1=-2, dim2=-1), ones)
 
 
 @pytest.mark.parametrize("variant", ["stable", "paper"])

@@ -48,3 +48,10 @@ def test_variants_are_what_the_documents_say() -> None:
         assert made.variant == name
     made = make_generator(Component("fcm_vae", {"variant": "authors", "epochs": 7}))
     assert made == replace(authors, epochs=7)
+
+
+def test_only_variants_whose_samples_may_be_invalid_can_be_projected() -> None:
+    made = make_generator(Component("fcm_vae", {"variant": "paper", "project": "clip"}))
+    assert made == PaperVAE(project="clip")
+    with pytest.raises(ConfigError, match="unknown setting 'project'"):
+        make_generator(Component("fcm_vae", {"project": "clip"}))

@@ -6,13 +6,14 @@ Sizes that the paper does not give are those of the authors' code.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.generators.base import RNG, FCBatch, normal
+from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.fcm_vae.base import VAE, Frame, active_units
 from fcforge.generators.gaussian import class_means
 from fcforge.generators.latent import latent_given_y
@@ -48,10 +49,21 @@ class PaperVAEState(NamedTuple):
 
 @dataclass(frozen=True)
 class PaperVAE(VAE):
-    """FCM-VAE as the paper prints it."""
+    """FCM-VAE as the paper prints it.
+
+    Parameters
+    ----------
+    project : {"none", "clip"}
+        Samples are not positive semidefinite by construction. "clip" raises their eigenvalues and
+        restores the unit diagonal.
+    **settings
+        Those of `VAE`.
+    """
 
     variant = "paper"
     state_type = PaperVAEState
+
+    project: Literal["none", "clip"] = "none"
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Compute the encoder's inputs and ``gate`` (n, p), the edges of A."""
@@ -137,4 +149,5 @@ class PaperVAE(VAE):
         x = x.clamp(-RATE_BOUND, RATE_BOUND)
         x *= model.frame.unit
         x += model.frame.centre
-        return self.to_fc(x, model.frame.start)
+        fc = self.to_fc(x, model.frame.start)
+        return clip_to_correlation(fc) if self.project == "clip" else fc
