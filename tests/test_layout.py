@@ -23,6 +23,7 @@ SPANNING = {  # test files of no single module, and why
     "generators/fcm_vae/test_settings.py": "the settings of the three variants",
     "imaging/test_bids_app.py": "fcforge fc as a BIDS App, from words to files",
     "methods/test_own_network.py": "methods on any torch.nn.Module",
+    "test_tracing.py": "the documented way of one FC matrix",
     "report/test_rendering.py": "templates, figures and text of pages",
     "estimator/test_explaining.py": "edges that moved a decision, and their stability",
     "consortium/cli/test_round.py": "a round as hospitals and aggregators type it",

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import chdir, contextmanager, suppress
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -94,9 +94,22 @@ class Here:
         """Nothing to end."""
 
 
+def run_command(words: Sequence[str]) -> None:
+    """Run a command in this process; any exit code but 0 raises."""
+    from fcforge.cli import main
+
+    code: Any = 0
+    with mock.patch.object(sys, "argv", ["fcforge", *words]):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    if code:
+        raise RuntimeError(f"{' '.join(words[:2])} ended with {code}")
+
+
 def from_run_to_report(folder: Path) -> Way:
     """`fcforge run` of two sites with FC files, and its page."""
-    from fcforge.cli import main
     from fcforge.data.simulated import simulate
 
     people = simulate("easy", n_rois=12, n_sites=2, scale=0.15, seed=3)
@@ -106,18 +119,15 @@ def from_run_to_report(folder: Path) -> Way:
     words = ["run", str(folder / "run.toml"), "--out", str(folder / "out")]
     with (
         mock.patch("fcforge.experiments.execute._workers", return_value=Here()),
-        mock.patch.object(sys, "argv", ["fcforge", *words, "--device", "cpu"]),
         traced() as way,
-        suppress(SystemExit),
     ):
-        main()
+        run_command([*words, "--device", "cpu"])
     assert (folder / "out" / "report.html").is_file()
     return way
 
 
-def from_start_to_predict(folder: Path) -> Way:
-    """A consortium in five commands: start, two hospitals learn, merge, predict."""
-    from fcforge.cli import main
+def from_base_model_to_prediction(folder: Path) -> Way:
+    """A consortium in five commands: base model, two contributions, merge, predict."""
     from fcforge.data.simulated import simulate
 
     people = simulate("easy", n_rois=12, n_sites=4, scale=0.4, seed=3)
@@ -125,25 +135,26 @@ def from_start_to_predict(folder: Path) -> Way:
     np.savez(folder / "people.npz", fc=people.fc, **who)
     public = ",".join(people.site_names[:2])
     data = ("--data", "people.npz")
-    commands = [("start", *data, "--sites", public, "--out", "start.fcx")]
-    for site in people.site_names[2:]:
-        given = ("--state", "start.fcx", "--site", site, "--out", f"{site}.fcx")
-        commands.append(("learn", *data, *given, "--yes"))
-    files = [f"{site}.fcx" for site in people.site_names[2:]]
+    hospitals = people.site_names[2:]
+    commands = [("base-model", *data, "--sites", public, "--out", "base.fcx")]
+    for site in hospitals:
+        given = ["--state", "base.fcx", "--site", site, "--out", f"{site}.fcx"]
+        given += ["--ledger", f"{site}.private", "--new-ledger"]
+        commands.append(("contribute", *data, *given, "--yes"))
+    files = [f"{site}.fcx" for site in hospitals]
     commands.append(("merge", *files, "--out", "all.fcx"))
     commands.append(("predict", "all.fcx", "people.npz", "--out", "predictions.csv"))
     with chdir(folder), traced() as way:
         for words in commands:
-            with (
-                mock.patch.object(sys, "argv", ["fcforge", *words]),
-                suppress(SystemExit),
-            ):
-                main()
+            run_command(["consortium", *words])
     assert (folder / "predictions.csv").is_file()
     return way
 
 
-WAYS = {"run to report": from_run_to_report, "start to predict": from_start_to_predict}
+WAYS = {
+    "run to report": from_run_to_report,
+    "base model to prediction": from_base_model_to_prediction,
+}
 
 if __name__ == "__main__":
     for title in sys.argv[1:] or WAYS:

@@ -85,13 +85,19 @@ def batch_of_one(s, y: int = 1) -> dict[str, torch.Tensor]:
     }
 
 
+def assert_parts(terms, parts: dict[str, float]) -> None:
+    """Every term of the ELBO is what was computed by hand."""
+    for name, value in parts.items():
+        assert float(getattr(terms, name)) == pytest.approx(value, rel=1e-5), name
+
+
 def test_the_paper_elbo_of_three_rois_by_hand() -> None:
     tiny = {"d_model": 2, "heads": 1, "d_ff": 2, "layers": 1, "k_pe": 1, "d_z": 2}
     s = PaperVAE(**tiny, rank=4, dropout=0.0)
     noise = torch.tensor([[1.0, 0.0]])
     p = still_life(s)
     p["factors_hidden.weight"][0, 0] = 1.0  # U_ur(z) = gelu(z_0) everywhere
-    loss = s.negative_elbo(p, batch_of_one(s), noise, {}, s.beta)[0]
+    loss, terms = s.negative_elbo(p, batch_of_one(s), noise, {}, s.beta)
     z0 = 0.5 + 1.0
     logit = math.log(0.01 / 0.99)
     gate = [
@@ -105,6 +111,8 @@ def test_the_paper_elbo_of_three_rois_by_hand() -> None:
     )
     label = 0.5 * ((1 - (0.25 + 2 * z0)) / 0.5) ** 2 + math.log(0.5)
     kl = 2 * 0.5 * 0.5**2
+    parts = {"reconstruction": reconstruction, "label": label, "kl": kl}
+    assert_parts(terms, parts)
     assert float(loss) == pytest.approx(reconstruction + label + 2 * kl, rel=1e-5)
 
 
@@ -113,7 +121,7 @@ def test_the_authors_objective_differs_where_their_code_does() -> None:
         d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0
     )
     noise = torch.tensor([[1.0, 0.0]])
-    loss = s.negative_elbo(still_life(s), batch_of_one(s), noise, {}, s.beta)[0]
+    loss, terms = s.negative_elbo(still_life(s), batch_of_one(s), noise, {}, s.beta)
     logit = math.log(0.01 / 0.99)
     gate = [-math.log1p(math.exp(-(8 * a + logit))) for a in (1.0, 0.0, 1.0)]
     # rows of U scaled to length 1: each of 4 entries is 1/2, so omega = 4 * 0.1 / 4
@@ -128,6 +136,8 @@ def test_the_authors_objective_differs_where_their_code_does() -> None:
     label = 0.5 * ((1 - (0.25 + 2 * 0.5)) / 0.5) ** 2 + math.log(
         0.5
     )  # the head reads the mean
+    parts = {"reconstruction": reconstruction, "label": label, "kl": 0.25}
+    assert_parts(terms, parts)
     assert float(loss) == pytest.approx(reconstruction + label + 2 * 0.25, rel=1e-5)
 
 
@@ -141,9 +151,12 @@ def test_the_stable_objective_is_gaussian_with_free_bits() -> None:
     )  # y = 1 takes the second
     p["log_noise"] = torch.tensor([0.0, math.log(4.0), 0.0])
     noise = torch.tensor([[-0.5, 0.0]])  # z_0 = 0: nothing moves
-    loss = s.negative_elbo(p, batch_of_one(s), noise, {}, 1.0)[0]
+    loss, terms = s.negative_elbo(p, batch_of_one(s), noise, {}, 1.0)
     gaps = [(0.3 - 0.1) ** 2, (-0.2 - 0.1) ** 2 / 4 + math.log(4.0), 0.0]
     label = 0.5 * ((1 - 0.25) / 0.5) ** 2 + math.log(0.5)
+    # the KL term is what the units cost, the loss has what is not free
+    parts = {"reconstruction": 0.5 * sum(gaps), "label": label, "kl": 0.25}
+    assert_parts(terms, parts)
     # either unit costs 0.125 nats, less than the 0.2 that are free: both count as 0.2
     assert float(loss) == pytest.approx(0.5 * sum(gaps) + label + 0.4, rel=1e-5)
 
