@@ -38,6 +38,7 @@ SPANNING = {  # test files of no single module, and why
     "report/test_browser.py": "every page in a real browser",
     "experiments/test_experiment_files.py": "every experiment that ships",
     "experiments/test_poison.py": "no method, generator or model reads a test split",
+    "experiments/test_visits.py": "visits from the split to the report",
     "experiments/test_slurm.py": "a real Slurm, where one can be started",
     "test_bad_input.py": "every command given what it cannot use",
     "test_containers.py": "the Containerfile",

@@ -60,6 +60,7 @@ CHANGES = {
     "leaks": Leaks(),
     "test_fraction": 0.4,
     "folds": 5,
+    "visits": 2,
     "val_fraction": 0.1,
     "confounds": ("age",),
     "base_model": BaseModelSpec(Component("folder", {"path": "x"})),

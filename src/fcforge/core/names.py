@@ -89,6 +89,38 @@ def two_spellings(names: Iterable[str]) -> str:
     return ""
 
 
+# -- visits of sites -------------------------------------------------------------------------------
+_VISIT = re.compile(r" \(visit \d+\)$")
+
+
+def visit_name(site: str, visit: int) -> str:
+    """Return the name of a site's visit, counted from 1; the first has the site's own name."""
+    return site if visit == 1 else f"{site} (visit {visit})"
+
+
+def site_of_visit(name: str) -> str:
+    """Return the site of a visit.
+
+    Examples
+    --------
+    >>> site_of_visit("NYU (visit 2)"), site_of_visit("NYU")
+    ('NYU', 'NYU')
+    """
+    return _VISIT.sub("", name)
+
+
+def with_visits(sites: Iterable[str], visits: int) -> tuple[str, ...]:
+    """Return the names of all visits: all sites once, then all of them again.
+
+    Examples
+    --------
+    >>> with_visits(["A", "B"], 2)
+    ('A', 'B', 'A (visit 2)', 'B (visit 2)')
+    """
+    sites = tuple(sites)
+    return tuple(visit_name(s, k) for k in range(1, visits + 1) for s in sites)
+
+
 # -- names of sites in any script ------------------------------------------------------------------
 LONGEST_NAME = 64  # characters of a site's name
 PUNCTUATION = frozenset(" -_.,'()&+/#:")

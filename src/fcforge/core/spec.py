@@ -107,7 +107,12 @@ class BaseModelSpec:
     sha256: str = ""
 
 
-@limits(test_fraction=FRACTION, val_fraction=SHARE_BELOW_ONE, folds=FOLDS)
+@limits(
+    test_fraction=FRACTION,
+    val_fraction=SHARE_BELOW_ONE,
+    folds=FOLDS,
+    visits=at_least(1),
+)
 @dataclass(frozen=True, kw_only=True)
 class Conditions(Checked):
     """Settings that all runs of an experiment share, beside the dataset.
@@ -122,6 +127,9 @@ class Conditions(Checked):
     folds : int
         With k > 0 folds, seed s tests fold ``s % k`` of repeat ``s // k``, so that k seeds in a
         row test everybody once. With 0 every seed tests `test_fraction` at random.
+    visits : int
+        Portions in which a site's training subjects arrive: the order is gone through so many
+        times, each time with further subjects. All visits of a site share its test subjects.
     confounds : tuple of str
         Covariates whose effect is removed from every scan.
     base_model : BaseModelSpec or None
@@ -137,6 +145,7 @@ class Conditions(Checked):
     test_fraction: float = 0.3
     val_fraction: float = 0.2
     folds: int = 0
+    visits: int = 1
     confounds: tuple[str, ...] = ()
     base_model: BaseModelSpec | None = None
     own_threshold: bool = False

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fcforge.core.errors import DataError
+from fcforge.core.names import visit_name, with_visits
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.spec import Conditions
 from fcforge.core.subjects import FCBatch, Site
@@ -130,11 +132,85 @@ def split_site(
 def make_sites(
     cohort: Cohort, seed: int, asked: Conditions | None = None
 ) -> dict[str, Site]:
-    """Return the sites of a cohort, split; `require_valid` checks the cohort first."""
+    """Return the sites of a cohort, split; `require_valid` checks the cohort first.
+
+    With several visits every visit is an entry of its own (`fcforge.core.names.visit_name`).
+    """
     require_valid(cohort)
     sites = {name: split_site(cohort, name, seed, asked) for name in cohort.site_names}
     require_no_leaking_duplicates(cohort, [site.subject_ids for site in sites.values()])
-    return sites
+    if asked is None or asked.visits == 1:
+        return sites
+    names = with_visits(sites, asked.visits)
+    if len(set(names)) < len(names):
+        what = "a site is called as a further visit of another one."
+        raise DataError(what, do="Rename the site, or set visits = 1.")
+    parts = {name: portions(site, seed, asked.visits) for name, site in sites.items()}
+    return {
+        visit_name(name, k + 1): parts[name][k]
+        for k in range(asked.visits)
+        for name in sites
+    }
+
+
+def portions(site: Site, seed: int, visits: int) -> list[Site]:
+    """Return the visits of a site: each class of its training subjects dealt out at random.
+
+    All visits have the site's test subjects. The cut depends on (`seed`, site name) alone.
+
+    Parameters
+    ----------
+    site : Site
+    seed : int
+    visits : int
+    """
+    rng = numpy_rng(seed, "visits", site.name)
+    chosen: dict[str, list[np.ndarray]] = {}
+    for part in ("train", "val"):
+        batch = getattr(site, part)
+        chosen[part] = _dealt(strata(batch.y.numpy()), rng, visits)
+        if part == "train":
+            fewest = min(len(rows) for rows in chosen[part])
+            classes = [set(batch.y[rows].tolist()) for rows in chosen[part]]
+            lacks = not batch.y.is_floating_point() and len(set(map(len, classes))) > 1
+            if fewest < 2 or lacks:
+                raise DataError(
+                    f"has too few training subjects for {visits} visits.",
+                    where=f"site '{site.name}'",
+                    do="Ask for fewer visits, or leave the site out.",
+                )
+    made = []
+    for k in range(visits):
+        rows = {part: chosen[part][k] for part in chosen}
+        ids = {
+            part: tuple(np.array(site.subject_ids[part])[r]) for part, r in rows.items()
+        }
+        more = {
+            part: {n: v[r] for n, v in site.covariates.get(part, {}).items()}
+            for part, r in rows.items()
+        }
+        made.append(
+            replace(
+                site,
+                name=visit_name(site.name, k + 1),
+                train=site.train.select(rows["train"]),
+                val=site.val.select(rows["val"]),
+                subject_ids={**site.subject_ids, **ids},
+                covariates={**site.covariates, **more},
+            )
+        )
+    return made
+
+
+def _dealt(groups: np.ndarray, rng: np.random.Generator, n: int) -> list[np.ndarray]:
+    """Return n disjoint sets of rows, each with its part of every group."""
+    hands: list[list[np.ndarray]] = [[] for _ in range(n)]
+    for group in np.unique(groups):
+        rows = rng.permutation(np.flatnonzero(groups == group))
+        for k in range(n):
+            hands[k].append(rows[k::n])
+    none = np.zeros(0, dtype=int)
+    return [np.sort(np.concatenate([none, *hand])) for hand in hands]
 
 
 def untested_site(people: Cohort, seed: int, val_fraction: float = 0.0) -> Site:

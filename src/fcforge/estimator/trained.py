@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
+from fcforge.core.names import visit_name
 from fcforge.core.settings import SHARE_BELOW_ONE, Checked, limits
 from fcforge.core.spec import Conditions, LearnerSpec, RunSpec, Training
 from fcforge.core.subjects import FCBatch, Site
@@ -434,11 +435,6 @@ class _SiteTraining:
 def _contiguous(tensor: Tensor) -> Tensor:
     """Return a copy with the strides of a stored tensor, also where a dimension has length 1."""
     return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def visit_name(site: str, visit: int) -> str:
-    """Return the name of a site's visit as it enters the random seeds."""
-    return site if visit == 1 else f"{site} (visit {visit})"
 
 
 def class_scores(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:

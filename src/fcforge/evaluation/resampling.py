@@ -26,6 +26,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from fcforge.core.estimate import Estimate
+from fcforge.core.names import site_of_visit
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResult, RunResults
 from fcforge.core.target import kind_of, strata
@@ -53,6 +54,7 @@ def subject_draws(
     what: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS
 ) -> np.ndarray:
     """Return uniform numbers of each subject, the same wherever it is tested. (n_draws, n)."""
+    site = site_of_visit(site)  # a subject is tested at every visit of its site
     columns = [_of_subject(what, site, subject, n_draws) for subject in ids]
     return np.stack(columns, axis=1)
 

@@ -196,7 +196,11 @@ def inner_experiment(
             "tuning needs a validation part.", do="Set val_fraction = 0.2."
         )
     small = replace(
-        experiment, orders=first_sites(sites), seeds=tuple(range(repeats)), folds=0
+        experiment,
+        orders=first_sites(sites),
+        seeds=tuple(range(repeats)),
+        folds=0,
+        visits=1,
     )
     honest = replace(small, leaks=Leaks(), test_fraction=experiment.val_fraction)
     return replace(honest, title=f"tuning: {experiment.title}", learners=tuple(tried))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.core.errors import ConfigError, StoreError
+from fcforge.core.names import with_visits
 from fcforge.core.result import RunResult, RunResults
 from fcforge.core.settings import checked
 from fcforge.core.spec import RunSpec
@@ -163,7 +164,7 @@ def result_of(
     data : mapping
         Content of experiment.json.
     """
-    sites = tuple(data["sites"])
+    sites = with_visits(data["sites"], spec.visits)
     facts = data["site_facts"][str(spec.seed)]
     target = Target(**checked(Target, data.get("target", {}), "target"))
 

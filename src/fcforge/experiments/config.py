@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.leaks import Leaks
-from fcforge.core.names import check_names, look_up
+from fcforge.core.names import check_names, look_up, with_visits
 from fcforge.core.settings import (
     Bound,
     Checked,
@@ -67,7 +67,8 @@ class Experiment(Conditions):
         """Return one RunSpec per learner, order and seed."""
         shared = {name: getattr(self, name) for name in CONDITIONS}
         specs = []
-        orders = list_orders(self.orders, sites)
+        listed = list_orders(self.orders, sites)
+        orders = [with_visits(order, self.visits) for order in listed]
         folds = (None, *range(OWN_FOLDS)) if self.own_threshold else (None,)
         for learner in self.learners:
             shared["training"] = replace(self.training, **learner.training)
@@ -88,6 +89,7 @@ OF_EXPERIMENT = (
     "protocol",
     "test_fraction",
     "val_fraction",
+    "visits",
 )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.core.errors import StoreError
+from fcforge.core.names import with_visits
 from fcforge.core.options import LogFormat
 from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
@@ -61,7 +62,8 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
         public = resolve_public(experiment.base_model.dataset, cohort)
         experiment = replace(experiment, base_model=public)
     sha = cohort.content_sha256()
-    plan = make_plan(experiment.specs(cohort.site_names, sha), cohort.site_names)
+    visits = with_visits(cohort.site_names, experiment.visits)
+    plan = make_plan(experiment.specs(cohort.site_names, sha), visits)
     return Prepared(experiment, cohort, plan, sha)
 
 

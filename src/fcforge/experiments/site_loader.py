@@ -230,6 +230,8 @@ def site_conditions(spec: RunSpec) -> str:
         "folds": spec.folds,
         "left_out": spec.left_out,
     }
+    if spec.visits > 1:
+        conditions["visits"] = spec.visits
     if spec.confounds:
         conditions["confounds"] = spec.confounds
         conditions["base_model"] = _base_model(spec)

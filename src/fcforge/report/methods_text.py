@@ -7,6 +7,7 @@ from typing import Any
 
 from fcforge.core.component import Component
 from fcforge.core.formatting import counted, memory
+from fcforge.core.names import site_of_visit
 from fcforge.core.result import RunResult, RunResults
 from fcforge.core.spec import RunSpec
 from fcforge.core.version import __version__
@@ -88,17 +89,18 @@ def _design(results: RunResults) -> str:
     if len(own_models) < len(learners):
         also = ", each also with every site's own threshold, fitted on its training subjects"
     target = "the number" if first.kind == "number" else "diagnosis"
-    n_tested = sum(map(len, first.y.values()))
+    sites = [name for name in first.sites if name == site_of_visit(name)]
+    n_tested = sum(len(first.y[name]) for name in sites)
     return (
         f"Results were produced with fcforge {__version__}. Data: {sources(results)}, "
-        f"{counted(len(first.sites), 'site')} ({comma_list(first.sites)}). Within each site "
+        f"{counted(len(sites), 'site')} ({comma_list(sites)}). Within each site "
         f"{_test_split(first.spec)}, stratified by {target} ({n_tested} test subjects in the "
         f"first split); {100 * first.spec.val_fraction:.0f} % of the remainder served as "
         f"validation part where one was needed. {counted(len(own_models), 'learner')} "
         f"({'; '.join(own_models)}{also}) met the sites one after another in "
         f"{counted(len({s.order for s in specs}), 'order')}, with "
         f"{counted(len({s.seed for s in specs}), 'random seed')} for split, initialisation and "
-        f"minibatches.{_confounds(first.spec)} Protocol: "
+        f"minibatches.{_visits(first.spec)}{_confounds(first.spec)} Protocol: "
         f"{comma_list(sorted({s.protocol for s in specs}))}; {_use_of_test_subjects(results)}"
     )
 
@@ -108,6 +110,17 @@ def _test_split(spec: RunSpec) -> str:
     if spec.folds:
         return f"every subject was tested once by {spec.folds}-fold cross-validation"
     return f"{100 * spec.test_fraction:.0f} % of subjects were held out for testing"
+
+
+def _visits(spec: RunSpec) -> str:
+    """State in how many portions the training subjects of a site arrived."""
+    if spec.visits == 1:
+        return ""
+    return (
+        f" The training subjects of every site arrived in {spec.visits} visits of disjoint subjects, "
+        "the order of sites being gone through once per visit; every visit counts as a site of the "
+        "order and has the site's test subjects."
+    )
 
 
 def _confounds(spec: RunSpec) -> str:
