@@ -5,6 +5,8 @@ import json
 import pytest
 import small_exchange as small
 
+from fcforge_consortium.aggregation.aggregators import RoundList
+from fcforge_consortium.records.keys import read_private
 from real_runs import consortium
 
 AGGREGATORS = ("Ministry", "University")
@@ -105,3 +107,44 @@ def test_a_share_says_what_it_is(folder):
     untrusted = consortium("inspect", share, "--trust", folder / "Ministry.pub")
     assert untrusted.code == 2
     assert "not trusted" in untrusted.err
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("audit", "--record"), ("contribute", "--again"), ("aggregate", "--again")],
+)
+def test_what_weakened_the_promise_is_gone(folder, command, option):
+    """Issue 39: audits of real people in shared files, and rounds published a second time."""
+    done = consortium(command, folder / "start.fcx", option)
+    assert done.code == 2
+    assert f"No such option: {option}" in done.err
+
+
+def test_inspect_says_why_a_round_is_not_in_the_model(folder, tmp_path):
+    lists = {}
+    for aggregator in AGGREGATORS:
+        lists[aggregator] = tmp_path / f"{aggregator}.rounds"
+        key = read_private(folder / aggregator)
+        new = RoundList.new(aggregator, key)
+        with RoundList.open(lists[aggregator], key, new=new):
+            pass
+    state = folder / "start.fcx"
+    for aggregator in AGGREGATORS:
+        shares = sorted(folder.glob(f"*.{aggregator}.share"))
+        out = tmp_path / f"{aggregator}.fcx"
+        given = ["--state", state, "--key", folder / aggregator, "--out", out]
+        done = consortium("close", *shares, *given, "--rounds", lists[aggregator])
+        assert done.code == 0, done.err
+        shown = consortium("inspect", out).out
+        assert "Round 'spring' is not in the model: closed by" in shown
+        state = out
+    site = small.sites()[2]
+    void = tmp_path / "void.fcx"
+    taken = ["--state", state, "--sign", folder / "0.key", "--out", void]
+    assert consortium("withdraw", site, *taken).code == 0
+    shown = consortium("inspect", void)
+    assert shown.code == 0, shown.err
+    assert f"is not in the model: void: {site} withdrew after it was closed" in (
+        " ".join(shown.out.split())
+    )
+    assert consortium("verify", void).code == 0
