@@ -13,9 +13,10 @@ sys.path.insert(0, str(DOCS))
 import pictures  # noqa: E402
 
 
-def test_the_picture_of_the_report_shows_todays_templates():
+@pytest.mark.parametrize("picture", pictures.PICTURES, ids=lambda path: path.stem)
+def test_pictures_show_todays_templates(picture):
     message = "the page templates have changed: run `python docs/pictures.py`"
-    assert pictures.digest_of(pictures.REPORT) == pictures.templates_digest(), message
+    assert pictures.digest_of(picture) == pictures.templates_digest(), message
 
 
 @pytest.mark.browser
@@ -24,8 +25,8 @@ def test_a_page_becomes_a_picture(tmp_path):
         pytest.skip(f"{pictures.CHROMIUM} is not installed (Debian: chromium)")
     page, picture = tmp_path / "page.html", tmp_path / "page.png"
     page.write_text("<body style='background:#00ff00'>report</body>")
-    pictures.take(page, picture)
+    pictures.take(page, picture, 1000)
     assert pictures.digest_of(picture) == pictures.templates_digest()
     with Image.open(picture) as image:
-        assert image.size == (pictures.WIDTH, pictures.HEIGHT)
+        assert image.size == (pictures.WIDTH, 1000)
         assert image.convert("RGB").getpixel((600, 900)) == (0, 255, 0)

@@ -114,7 +114,10 @@ def _pictures(
     systems, names = atlas.systems, atlas.roi_names
     label = f"Chord plot with the {len(top)} strongest edges"
     shown.append(brains.chord_plot(systems, names, colours, chords, label))
-    items = [("bar", PATIENT, "speaks for patient"), ("bar", CONTROL, "for control")]
+    items = [
+        ("bar", PATIENT, f"speaks for {found.positive}"),
+        ("bar", CONTROL, "speaks against"),
+    ]
     if networks_of(atlas):
         items += [("dot", colour, name) for name, colour in colours.items()]
     return (macro("brain", Markup("").join(shown), items),)
@@ -282,7 +285,7 @@ def _sum_words(found: Explanation, k: int) -> str:
 
     words = (
         f"Log odds {signed(total)} = {signed(base)} (reference) "
-        f"{signed(each.clip(0, None).sum())} (edges that speak for patient) "
+        f"{signed(each.clip(0, None).sum())} (edges that speak for {found.positive}) "
         f"{signed(each.clip(None, 0).sum())} (edges against)"
     )
     gap = found.gap[k]

@@ -49,7 +49,8 @@ def distributions(table: pd.DataFrame) -> tuple[Markup, list[str]]:
 def _card(measure: Measure, values: np.ndarray, table: pd.DataFrame) -> Markup:
     low, high = np.nanmin(values), np.nanmax(values)
     room = 0.03 * (high - low) or 0.02 * abs(high) or 1.0
-    low, high = low - room, high + room
+    low = max(low - room, 0.0) if low >= 0 else low - room
+    high += room
     sites = table["site"].astype(str) if "site" in table else None
     names = [EVERYBODY] if sites is None else sorted(set(sites))
     strips = []

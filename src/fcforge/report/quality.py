@@ -33,10 +33,10 @@ MATRIX = 5.1  # inches
 MOTION = f"Framewise displacement, mm, volume by volume (dotted: {FD_LINE_MM})."
 MEAN = "Mean over all volumes; orange: borders of the atlas' ROIs. The borders should follow the brain."
 OVER_TIME = (
-    f"Before denoising, volume by volume. Dotted: framewise displacement of {FD_LINE_MM} mm. Grey "
-    "bands: volumes that scrubbing removes. A vertical stripe in the carpet is a change of the "
-    "whole brain, mostly motion."
+    f"Before denoising, volume by volume. Dotted: framewise displacement of {FD_LINE_MM} mm. A "
+    "vertical stripe in the carpet is a change of the whole brain, mostly motion."
 )
+LOST = " Grey bands: volumes that scrubbing removes."
 SERIES_OVER_TIME = (
     "The series as the tool before left them, volume by volume, grouped by network where the atlas "
     "knows it."
@@ -153,6 +153,8 @@ def _run_sections(
     is_scan = run.source.kind == "scan"
     parts = (*time_plot(run, first_volume), *_not_shown(run))
     note = OVER_TIME if is_scan else SERIES_OVER_TIME
+    scrubbed = quality.before is not None and len(run.series) < len(quality.before)
+    note += LOST if scrubbed else ""
     sections.append(Section(title("signal over time"), parts, note))
     if run.coverage is not None:
         body = coverage_plot(run.coverage, quality.tsnr, atlas)
@@ -160,7 +162,6 @@ def _run_sections(
     lines = [("", "after denoising"), ("l-ref", "before denoising")]
     if quality.before is None:
         lines = [("", "as the tool before left it")]
-    scrubbed = quality.before is not None and len(run.series) < len(quality.before)
     note = SPECTRUM + (SCRUBBED if scrubbed else "")
     body = (spectrum_plot(run), legend_of(*lines), NO_TR if run.tr is None else "")
     sections.append(Section(title("power spectrum"), body, note))
@@ -300,7 +301,7 @@ def _quality_sections(quality: GroupQuality) -> list[Section]:
         missing = f"Not known for any subject, and therefore not shown: {names}."
     marked = quality.table[quality.table["flags"] != ""]
     rows = [
-        [Cell(str(who), link=f"{who}.html"), str(reason).replace("; ", "\n")]
+        [Cell(str(who), link=f"{who}.html"), str(reason)]
         for who, reason in zip(marked["participant_id"], marked["flags"], strict=True)
     ]
     body: Any = "No subject is flagged."
