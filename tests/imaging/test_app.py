@@ -166,6 +166,9 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     assert "2 of 2 subjects" in group
     assert "sub-02.html" in group
     assert [path.name for path in out.rglob(".*")] == [".bidsignore"]
+    measures = (out / "quality.tsv").read_text().splitlines()[0].split("\t")
+    assert [*json.loads((out / "quality.json").read_text())] == measures
+    assert {"mean_fd", "dvars", "tsnr", "flags"} <= {*measures}
     columns = json.loads((out / "participants.json").read_text())
     table = pd.read_csv(out / "participants.tsv", sep="\t")
     assert list(columns) == list(table.columns)

@@ -103,3 +103,10 @@ def test_coverage_without_places_is_drawn_as_bars():
     assert "<svg" in bars
     assert "B<b>" not in bars
     assert "B&lt;b&gt;" in bars
+
+
+def test_volumes_are_counted_from_one_on_the_axis_and_at_the_pointer():
+    page = str(scan_figures.motion_plot(np.linspace(0, 1, 41)))
+    labels = re.findall(r"<text[^>]*>\s*(?:<[^>]+>)*([^<]+)<", page)
+    assert {"1", "11", "21", "31", "41"} <= {label.strip() for label in labels}
+    assert "&#34;first&#34;:1," in page

@@ -76,7 +76,7 @@ MEASURES = (
         0,
         "low",
     ),
-    Measure("mean_fc", "Mean FC", "Mean correlation over all edges.", "", 2, "both"),
+    Measure("mean_fc", "Mean FC", "Mean correlation over all edges.", "", 3, "both"),
     Measure(
         "coverage",
         "Coverage",
@@ -108,6 +108,19 @@ COLUMNS = (
     "n_volumes",
     "minutes",
 )
+
+
+MEANINGS = {
+    "participant_id": "Label of the subject, with sub-.",
+    "site": "Site, from the table of participants.",
+    **{measure.column: measure.meaning for measure in MEASURES},
+    "high_fd_share": f"Share of volumes with framewise displacement above {HIGH_FD_MM:g} mm.",
+    "n_empty_rois": "Number of ROIs without signal.",
+    "mean_fc_before": "Mean correlation over all edges before denoising.",
+    "n_volumes": "Number of volumes that FC rests on.",
+    "minutes": "Their duration.",
+    "flags": "Reasons to look at the subject, separated by semicolons; flags exclude nobody.",
+}
 
 
 class Matrices(NamedTuple):

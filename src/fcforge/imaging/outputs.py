@@ -22,6 +22,7 @@ from fcforge.core.version import __version__
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.group_quality import (
+    MEANINGS,
     GroupQuality,
     Matrices,
     matrices_path,
@@ -272,6 +273,8 @@ def group_quality(
             stored.append(read_matrices(out, subject, atlas, key))
     table = quality_table(people, measures)
     write_table(out / "quality.tsv", table.replace({"flags": {"": "n/a"}}))
+    described = {name: {"Description": MEANINGS[name]} for name in table.columns}
+    write_json(out / "quality.json", described)
     return GroupQuality(table, qc_fc(table, stored, atlas))
 
 

@@ -226,6 +226,7 @@ def _fd_figure_only(fd: np.ndarray, areas: list[Cells], first: int) -> "Figure":
     axes = figure.subplots()
     _draw_panel(axes, "FD, mm", {"FD": fd}, FD_LINE_MM)
     axes.set_xlim(-0.5, len(fd) - 0.5)
+    _number_volumes(axes, len(fd), first)
     areas.append(_panel_cells(axes, "FD, mm", {"FD": fd}, first))
     return figure
 
@@ -313,6 +314,12 @@ def _draw_panel(
     axes.locator_params(axis="y", nbins=2)
 
 
+def _number_volumes(axes: "Axes", n_volumes: int, first: int) -> None:
+    """Label the horizontal axis with the numbers of volumes, the first being `first`."""
+    ticks = np.unique(np.linspace(0, n_volumes - 1, 5).astype(int))
+    axes.set_xticks(ticks, [str(tick + first) for tick in ticks])
+
+
 def _panel_cells(
     axes: "Axes", title: str, lines: Mapping[str, np.ndarray], first: int
 ) -> Cells:
@@ -345,8 +352,7 @@ def _draw_carpet(figure: "Figure", axes: "Axes", run: Run, first: int) -> Cells:
     axes.imshow(z, vmin=-2, vmax=2, **look)
     axes.set_title("signal of each row: black \N{MINUS SIGN}2 SD, white 2 SD")
     axes.set_yticks([])
-    ticks = np.unique(np.linspace(0, z.shape[1] - 1, 5).astype(int))
-    axes.set_xticks(ticks, [str(t + first) for t in ticks])
+    _number_volumes(axes, z.shape[1], first)
     colours = group_colours(groups)
     if len(colours) > 1:
         from matplotlib.colors import to_rgb
