@@ -113,3 +113,8 @@ def test_what_was_given_is_told_from_defaults():
     request = ChainContinueRequest("A", *FILES, state=Path("b.fcx"), positive="x")
     assert request.loading == {"positive": "x"}
     assert type(request).where() == "chain-continue"
+
+
+def test_an_error_names_the_command_as_it_is_typed():
+    names = [request.where() for request in (FCRequest, ChainContinueRequest)]
+    assert names == ["fc", "chain-continue"]

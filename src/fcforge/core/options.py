@@ -36,7 +36,7 @@ class Request(Validated):
     def where(cls) -> str:
         """Return the command's name for error messages."""
         name = cls.__name__.removesuffix("Request")
-        return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
     def given(self, part: Any = None) -> dict[str, Any]:
         """Return the values that differ from their defaults.
