@@ -4,7 +4,7 @@ Thirty people and a public start
 
 A hospital has scanned thirty people. Alone they teach a model next to nothing; beside the public
 people of other sites they are worth something on the first day. Made-up people here; with ABIDE it
-is ``ConsortiumClassifier(start="abide-aal")`` in place of the start below.
+is ``ConsortiumClassifier(base_model="abide-aal")`` in place of the start below.
 """
 
 # %%
@@ -44,7 +44,9 @@ for draw in range(5):
         np.arange(len(mine)), train_size=30, stratify=mine.y, random_state=draw
     )
     alone = ForgeClassifier("ridge").fit(mine.fc[own], mine.y[own])
-    both = ConsortiumClassifier(start=start).fit(mine.fc[own], mine.y[own], site=here)
+    both = ConsortiumClassifier(base_model=start).fit(
+        mine.fc[own], mine.y[own], site=here
+    )
     scores = {
         "thirty alone": alone.decision_function(mine.fc[rest]),
         "start alone": start.model.calibrated(mine.fc[rest], {}),
@@ -70,6 +72,8 @@ ax.axhline(0.5, color="0.6", linestyle=":")
 # A person who is among the public ones is refused, under any id: a model would be tested on people
 # it knows.
 try:
-    ConsortiumClassifier(start=start).fit(people.fc[-30:], people.y[-30:], site="new")
+    ConsortiumClassifier(base_model=start).fit(
+        people.fc[-30:], people.y[-30:], site="new"
+    )
 except ValueError as refused:
     print(refused)

@@ -10,7 +10,7 @@ processors (OPENBLAS_CORETYPE, one process each, on this machine).
 other sites of abide1_aal116.npz. The hospital draws thirty of its people, with its own share of
 patients, twenty times; everybody else of it is tested. Three ways: thirty people alone
 (`ForgeClassifier("ridge")`), nobody (the public head), the start and thirty people
-(`ConsortiumClassifier(start=...)`, exact sums). Nothing is chosen here.
+(`ConsortiumClassifier(base_model=...)`, exact sums). Nothing is chosen here.
 """
 
 import json
@@ -83,7 +83,7 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
         )
         people = (mine.fc[own], mine.y[own])
         alone = ForgeClassifier("ridge").fit(*people).decision_function(mine.fc[rest])
-        both = ConsortiumClassifier(start=start).fit(*people, site=site)
+        both = ConsortiumClassifier(base_model=start).fit(*people, site=site)
         ways = {
             "thirty people alone": alone,
             "public head alone": start.model.calibrated(mine.fc[rest], {}),

@@ -1,7 +1,7 @@
 """scikit-learn estimators whose model is a consortium file: a chain, or a base model.
 
 `ConsortiumClassifier` and `ConsortiumRegressor` read X, y and sites as `fcforge.ForgeClassifier`
-and `fcforge.ForgeRegressor` do. Each site they learn is a step of a chain, or with `start` a
+and `fcforge.ForgeRegressor` do. Each site they learn is a step of a chain, or with `base_model` a
 contribution around a base model. `save` writes the file that ``fcforge consortium`` commands open.
 `from_estimator` makes such an estimator of a fitted one of `fcforge`.
 """
@@ -62,7 +62,7 @@ class OnRecord(FittedOnRecord):
     ----------
     held_out : int
         Synthetic held-out subjects per site, by which a chain recognises unusual scans.
-    start : str, path or Exchange, optional
+    base_model : str, path or Exchange, optional
         Base model of public people, which every site adds to. "abide-aal" or "abide-cc200"
         (fetched once, `fcforge consortium base-model --public`), a file of
         `fcforge consortium base-model`, or what `make_public` returned. The default method adds
@@ -73,7 +73,7 @@ class OnRecord(FittedOnRecord):
     """
 
     held_out: int = 0
-    start: Any = None
+    base_model: Any = None
 
     def _usual_method(self) -> str:
         return CLOSED_FORM
@@ -130,7 +130,7 @@ class OnRecord(FittedOnRecord):
     @property
     def _from_start(self) -> bool:
         """Whether sites are added to a base model, or else to a chain."""
-        return self.start is not None or self.method == RELEASES
+        return self.base_model is not None or self.method == RELEASES
 
     def _chain_settings(self, subjects: Cohort) -> ChainSettings:
         """Return the settings of the chain that the estimator begins."""
@@ -150,18 +150,18 @@ class OnRecord(FittedOnRecord):
         if self.features != "fc":
             what = "contributions are made from FC only."
             raise ConfigError(what, do="Set features='fc'.")
-        if isinstance(self.start, Exchange):
-            return self.start.model
-        if isinstance(self.start, (str, Path)):
-            place = self.start
+        if isinstance(self.base_model, Exchange):
+            return self.base_model.model
+        if isinstance(self.base_model, (str, Path)):
+            place = self.base_model
             if str(place) in BASE_MODELS:
                 place = published_base_model(str(place), warnings.warn)
             elif not Path(place).exists():
-                what = f"start='{place}' is neither a file nor a published base model."
+                what = f"base_model='{place}' is neither a file nor a published base model."
                 raise ConfigError(what, do=f"Known: {', '.join(BASE_MODELS)}.")
             return open_exchange(place).model
         do = (
-            "Give start= a name, a file of `fcforge consortium base-model`, or what "
+            "Give base_model= a name, a file of `fcforge consortium base-model`, or what "
             "`make_public` returned."
         )
         raise ConfigError("method 'forge_release' needs a base model.", do=do)
@@ -179,12 +179,12 @@ class OnRecord(FittedOnRecord):
         method = self._method_name()
         if method != CLOSED_FORM:
             what = f"method '{method}' does not continue from a base model."
-            raise ConfigError(what, do="Leave start= out, or the method.")
+            raise ConfigError(what, do="Leave base_model= out, or the method.")
         if not model.exchange.root.policy.exact_allowed:
             what = f"the base model takes no exact sums, which method '{method}' adds."
             do = f"{WITH_NOISE}, or a base model made with `--exact`."
-            raise ConfigError(what, where="start=", do=do)
-        place = f"method '{method}' beside start="
+            raise ConfigError(what, where="base_model=", do=do)
+        place = f"method '{method}' beside base_model="
         check_names("setting", given, ["accept_labels"], where=place)
         return {"mechanism": "none", **given}
 
@@ -371,7 +371,7 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
 
     Parameters
     ----------
-    held_out, start
+    held_out, base_model
         See `OnRecord`.
 
     Attributes
@@ -413,7 +413,7 @@ class ConsortiumRegressor(OnRecord, ForgeRegressor):
 
     Parameters
     ----------
-    held_out, start
+    held_out, base_model
         See `OnRecord`. `limits` must be those of the base model, or None.
     """
 

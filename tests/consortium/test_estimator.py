@@ -198,7 +198,7 @@ def begin(removed=()):
 
 
 def model(**more) -> ConsortiumClassifier:
-    given = {"start": begin(), "method_params": EXACT, **more}
+    given = {"base_model": begin(), "method_params": EXACT, **more}
     return ConsortiumClassifier("forge_release", **given)
 
 
@@ -223,7 +223,9 @@ def test_sites_one_by_one_are_the_exchange():
 
 
 def test_noise_is_the_default_and_the_same_people_are_told():
-    made = ConsortiumClassifier("forge_release", start=start()).fit(*of(A)[:2], site=A)
+    made = ConsortiumClassifier("forge_release", base_model=start()).fit(
+        *of(A)[:2], site=A
+    )
     (release,) = made.model_.exchange.of(Contribution)
     assert release.epsilon == 1.0
     with pytest.raises(InputError, match="learned before"):
@@ -233,17 +235,17 @@ def test_noise_is_the_default_and_the_same_people_are_told():
 def test_the_default_method_on_a_start_with_noise_names_what_works():
     way = r'method="forge_release", method_params={"epsilon": 1\.0}'
     for given in (None, {"epsilon": 1.0}):
-        made = ConsortiumClassifier(start=start(), method_params=given)
+        made = ConsortiumClassifier(base_model=start(), method_params=given)
         with pytest.raises(InputError, match=f"{way}, or .*--exact"):
             made.fit(*of(A)[:2], site=A)
-    made = ConsortiumClassifier(start=begin(), method_params={"epsilon": 1.0})
+    made = ConsortiumClassifier(base_model=begin(), method_params={"epsilon": 1.0})
     with pytest.raises(InputError, match="unknown setting 'epsilon'"):
         made.fit(*of(A)[:2], site=A)
 
 
 def test_a_start_of_no_such_name_lists_those_there_are():
     with pytest.raises(InputError, match=r"'abide-all' is neither .*abide-aal"):
-        ConsortiumClassifier(start="abide-all").fit(*of(A)[:2], site=A)
+        ConsortiumClassifier(base_model="abide-all").fit(*of(A)[:2], site=A)
 
 
 def test_releases_go_round(tmp_path):
@@ -258,14 +260,14 @@ def test_releases_go_round(tmp_path):
         made.save(tmp_path / "b.exchange", key=object())
     path = save(begin(), tmp_path / "start.exchange")
     np.testing.assert_allclose(
-        model(start=path).fit(*of(A)[:2], site=A).decision_function(fc),
+        model(base_model=path).fit(*of(A)[:2], site=A).decision_function(fc),
         made.decision_function(fc),
     )
 
 
 def test_confounds_are_asked_for():
     removed = ("age", "sex")
-    made = model(start=begin(removed))
+    made = model(base_model=begin(removed))
     fc, y, covariates = of(A)
     with pytest.raises(InputError, match=r"has no .*sex"):
         made.fit(fc, y, site=A)
@@ -278,7 +280,7 @@ def test_confounds_are_asked_for():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"start": None}, "needs a base model"),
+        ({"base_model": None}, "needs a base model"),
         ({"method_params": {"epsilom": 1}}, "Did you mean 'epsilon'"),
         ({"features": "any"}, "contributions are made from FC only"),
     ],
@@ -317,7 +319,7 @@ def test_a_start_of_three_diagnoses_is_the_exchange():
     """Columns are those of `classes_`; a hospital may lack a diagnosis."""
     cohort = several()["classes"]
     first, second, new = cohort.site_names[2:]
-    made = ConsortiumClassifier(start=start_of("classes"))
+    made = ConsortiumClassifier(base_model=start_of("classes"))
     found = start_of("classes")
     for site in (first, second):
         mine = cohort.select_sites([site])
@@ -331,11 +333,11 @@ def test_a_start_of_three_diagnoses_is_the_exchange():
     np.testing.assert_allclose(p, wanted[:, [2, 0, 1]])
     assert made.score(tested.fc, WORDS[tested.y]) > 0.45
     with pytest.raises(InputError, match="'ADHD', which is neither of"):
-        ConsortiumClassifier(start=start_of("classes")).fit(
+        ConsortiumClassifier(base_model=start_of("classes")).fit(
             mine.fc, np.where(mine.y, "ADHD", "HC"), site=first
         )
     with pytest.raises(InputError, match="Use ConsortiumRegressor"):
-        ConsortiumClassifier(start=start_of("age")).fit(
+        ConsortiumClassifier(base_model=start_of("age")).fit(
             mine.fc, WORDS[mine.y], site=first
         )
 
@@ -346,7 +348,7 @@ def test_a_start_of_a_number_is_the_exchange(tmp_path):
     mine = cohort.select_sites([site])
     tested = cohort.select_sites([new])
     years = cohort.target.restored
-    made = ConsortiumRegressor(start=start_of("age")).fit(
+    made = ConsortiumRegressor(base_model=start_of("age")).fit(
         mine.fc, years(mine.y), site=site
     )
     found = learned(start_of("age"), site, cohort=mine, mechanism="none").exchange
@@ -357,7 +359,9 @@ def test_a_start_of_a_number_is_the_exchange(tmp_path):
     back = ConsortiumRegressor.load(tmp_path / "age.exchange")
     np.testing.assert_allclose(back.predict(tested.fc), wanted)
     with pytest.raises(InputError, match="Give limits= as the base model has them"):
-        ConsortiumRegressor(start=start_of("age"), limits=(0, 99)).fit(mine.fc, mine.y)
+        ConsortiumRegressor(base_model=start_of("age"), limits=(0, 99)).fit(
+            mine.fc, mine.y
+        )
 
 
 # -- explanations ---------------------------------------------------------------------------------
@@ -367,7 +371,7 @@ def test_releases_with_covariates():
     here = people().site == site
     model = ConsortiumClassifier(
         "forge_release",
-        start=start(exact_allowed=True),
+        base_model=start(exact_allowed=True),
         method_params={"mechanism": "none"},
     )
     model.fit(fc[here], y[here], site=site)
@@ -384,7 +388,7 @@ def test_releases_from_edges_of_nilearn_need_their_covariates():
     known = {name: here.covariates[name] for name in removes}
     model = ConsortiumClassifier(
         "forge_release",
-        start=start(removes, exact_allowed=True),
+        base_model=start(removes, exact_allowed=True),
         method_params={"mechanism": "none"},
     ).fit(lower, here.y, site=sites()[2], covariates=known)
     some = {name: values[:3] for name, values in known.items()}
@@ -441,7 +445,7 @@ def test_a_changed_setting_of_a_chain_is_refused(subjects) -> None:
 def test_settings_without_effect_are_refused():
     """They would be ignored silently."""
     some = people()
-    given = {"start": start(), "model_params": {"tau": 0.3}}
+    given = {"base_model": start(), "model_params": {"tau": 0.3}}
     beside = ConsortiumClassifier("forge_release", **given)
     with pytest.raises(InputError, match="no effect beside a base model"):
         beside.fit(some.fc, some.y)

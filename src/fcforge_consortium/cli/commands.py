@@ -57,7 +57,7 @@ def base_model(request: requests.BaseModelRequest) -> None:
         if request.given().keys() == {"public"}:
             place = published_base_model(request.public, say)
             say(
-                f"wrote {place}; in Python: ConsortiumClassifier(start='{request.public}')."
+                f"wrote {place}; in Python: ConsortiumClassifier(base_model='{request.public}')."
             )
             return
         made = write_base_model(request)

@@ -81,7 +81,7 @@ def published_people(name: str) -> Path:
             "Connect to the internet and run the same command again: everything fetched so far "
             f"is kept. Or run `fcforge consortium base-model --public {name}` where there is a "
             f"network, and copy {name}.fcx and {place.name} from its cache folder into "
-            f"{place.parent}, or give the path of that {name}.fcx as start=."
+            f"{place.parent}, or give the path of that {name}.fcx as base_model=."
         )
         with whole_file(place) as part:
             try:
