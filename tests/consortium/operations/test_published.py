@@ -193,13 +193,19 @@ def test_without_a_network_it_is_said_what_to_do(offline):
     told = f"download of {abide.PHENOTYPES} from {abide.BUCKET} failed"
     cache = str(published.cache_folder())
     with pytest.raises(InputError) as raised:
-        ConsortiumClassifier(start="abide-aal").fit(
+        ConsortiumClassifier(base_model="abide-aal").fit(
             np.stack([np.corrcoef(rng.normal(size=(116, 150))) for _ in range(8)]),
             np.arange(8) % 2,
             site="here",
         )
     for text in (" ".join(said.err.split()), str(raised.value)):
-        for words in (told, "Name or service not known", "Connect", cache, "start="):
+        for words in (
+            told,
+            "Name or service not known",
+            "Connect",
+            cache,
+            "base_model=",
+        ):
             assert words in text
     assert not list(published.cache_folder().glob("*"))
 
@@ -210,14 +216,14 @@ def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
     assert answer.code == 0, answer.err
     people = load_folder(published.published_people("abide-aal"))
     here = people.site == "NYU"
-    model = ConsortiumClassifier(start="abide-aal")
+    model = ConsortiumClassifier(base_model="abide-aal")
     with pytest.raises(InputError, match=r"20 of its people are among the public ones"):
         model.fit(people.fc[here], people.y[here], site="NYU")
     out = tmp_path / "usm.fcx"
     asked = ("--public", "abide-aal", "--without", "NYU", "--out", out)
     assert consortium("base-model", *asked, "--exact").code == 0
     assert open_exchange(out).root.sites == {"USM": 20}
-    model = ConsortiumClassifier(start=out).fit(
+    model = ConsortiumClassifier(base_model=out).fit(
         people.fc[here], people.y[here], site="NYU"
     )
     assert model.sites_ == ("NYU",)
