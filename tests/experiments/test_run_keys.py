@@ -256,11 +256,16 @@ def test_a_changed_default_is_refused_until_its_version_is_raised():
 def test_a_variant_is_part_of_the_identity():
     vae = GENERATORS["fcm_vae"]
     assert settings_identity(vae, {"variant": "stable"}, "here") == {}
-    paper = settings_identity(vae, {"variant": "paper", "epochs": 7}, "here")
-    assert paper == {"variant": "paper", "epochs": 7}
-    assert settings_identity(vae, {"variant": "paper", "epochs": 100}, "here") == {
-        "variant": "paper"
+    raised = {
+        "variant": "paper",
+        "defaults_version": vae.variants["paper"].defaults_version,
     }
+    paper = settings_identity(vae, {"variant": "paper", "epochs": 7}, "here")
+    assert paper == {**raised, "epochs": 7}
+    stated = settings_identity(vae, {"variant": "paper", "epochs": 100}, "here")
+    assert stated == raised
+    authors = settings_identity(vae, {"variant": "authors"}, "here")
+    assert authors == {"variant": "authors"}  # its number has not changed
 
 
 def test_a_raised_version_changes_the_identity():

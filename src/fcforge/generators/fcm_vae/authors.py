@@ -19,7 +19,7 @@ class AuthorsVAE(PaperVAE):
     """FCM-VAE as in the authors' code (github.com/4me808/FORGE)."""
 
     variant = "authors"
-    sigma_y_floor: float = 1e-4
+    defaults_version = 1
     dense_bias = "uniform"
     attention_bias = "none"
 

@@ -112,7 +112,7 @@ class VAE(Generator):
     node_feature: bool = True
     lae: bool = True
     sge: bool = True
-    sigma_y_floor: float = 1e-2
+    sigma_y_floor: float = 1e-4
     beta: float = 2.0
     warmup: int = 0
     free_bits: float = 0.0

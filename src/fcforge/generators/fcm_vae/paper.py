@@ -61,6 +61,7 @@ class PaperVAE(VAE):
     """
 
     variant = "paper"
+    defaults_version = 2
     state_type = PaperVAEState
 
     project: Literal["none", "clip"] = "none"
