@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test tables rounding lint docs wheel setup clean sbom lock reproducible
+.PHONY: demo test tables bench rounding lint docs wheel setup clean sbom lock reproducible
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   set up, run FORGE and its baselines on four simulated hospitals, write a report"
 	@echo "make test   set up, check style, types and layers, run the tests, also as other CPUs round"
 	@echo "make tables make every published table and figure again from paper/results/"
+	@echo "make bench  measure the speed of FORGE, FCM-VAE, EWC and ER beside PyG, plain PyTorch and Avalanche"
 	@echo "make docs   set up, build the documentation into docs/_build"
 	@echo "make wheel  build the wheel and run the demo from it, without the repository"
 	@echo "make sbom   write build/fcforge.cdx.json, what fcforge is made of (CycloneDX)"
@@ -52,6 +53,18 @@ test: lint
 # Every published table and figure, from the scores in paper/results/.
 tables: $(VENV)/.core
 	$(BIN)/python paper/benchmarks/make_tables.py
+
+# Ratios to other programs, measured in one run. Avalanche brings some forty packages along and gets
+# an environment of its own; where it cannot be installed, its rows are left out and the part says so.
+PEER := build/avalanche
+$(PEER)/.installed:
+	rm -rf $(PEER) && $(PYTHON) -m venv $(PEER)
+	$(PEER)/bin/python -m pip install -q "torch==$$($(BIN)/python -c 'import torch; print(torch.__version__.split("+")[0])')" \
+	    torchvision avalanche-lib==0.6.0 && touch $@ || echo "Avalanche could not be installed: its rows are left out."
+
+bench: $(VENV)/.dev
+	@$(MAKE) --no-print-directory $(PEER)/.installed
+	$(BIN)/python paper/benchmarks/bench.py $$(test -e $(PEER)/.installed && echo --avalanche $(PEER)/bin/python)
 
 # Other CPUs round differently, and no test may hang on it: the contracts that a rounded sum could
 # decide, once without vector units and once with MKL's common order of sums.

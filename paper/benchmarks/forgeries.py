@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parents[2]
-sys.path.insert(0, str(HERE / "tests" / "consortium"))
+sys.path[:0] = [str(HERE / "tests"), str(HERE / "tests" / "consortium")]
 
 import small_exchange as small  # noqa: E402
 from forging import accepted, forgeries, knowing  # noqa: E402

@@ -17,6 +17,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +27,6 @@ from torch import Tensor, nn
 from fcforge.core.component import Component
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
-from fcforge.data.datasets import load_dataset
 from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
 from fcforge.methods.base import Learner
@@ -44,6 +44,7 @@ from fcforge.training.step import make_step
 
 BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64
 FORGE = Component("forge", {"memory": MEMORY, "replay": 32, "sampling": "uniform"})
+FINETUNE = Component("finetune")
 # One model-step of 62 subjects: floating-point operations, and least bytes of activations (about
 # six reads and six writes per layer).
 FLOP = sum(
@@ -54,11 +55,11 @@ PYG, PLAIN = "PyG, replay and distillation", "plain dense loop, replay and disti
 Step = Callable[[], None]
 
 
-def fake_people(n: int = SUBJECTS) -> FCBatch:
+def fake_people(n: int = SUBJECTS, rois: int = ROIS, seed: int = 0) -> FCBatch:
     """Subjects with ABIDE's density at tau = 0.4 (about 0.3)."""
-    rng = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(seed)
     shared = torch.randn(n, 1, 150, generator=rng) * 0.75
-    series = shared + torch.randn(n, ROIS, 150, generator=rng)
+    series = shared + torch.randn(n, rois, 150, generator=rng)
     return FCBatch(
         torch.stack([torch.corrcoef(s) for s in series]), torch.arange(n) % 2
     )
@@ -66,6 +67,8 @@ def fake_people(n: int = SUBJECTS) -> FCBatch:
 
 def real_people(density: float) -> tuple[FCBatch, float]:
     """128 subjects of the first site, and the threshold that keeps this share of ROI pairs."""
+    from fcforge.data.datasets import load_dataset
+
     cohort = load_dataset(abide()[0])
     here = np.flatnonzero(cohort.site == cohort.site[0])[:128]
     people = FCBatch.from_numpy(cohort.fc[here], cohort.y[here])
@@ -85,15 +88,23 @@ def full_memory(lane: Lane, bank: Bank, rows: Tensor) -> Lane:
         embedding=torch.zeros(MEMORY, 2 * WIDTH, device=bank.device),
         site=torch.zeros_like(held),
     )
-    choice = Choice(slots, torch.tensor([MEMORY], device=bank.device))
+    quota = torch.tensor([MEMORY], device=bank.device)
+    choice = Choice(slots, quota, torch.ones(1, device=bank.device))
     return lane.with_state(memory=memory, choice=choice)
 
 
 def lanes_step(
-    device: str, n: int, precision: str, people: FCBatch, tau: float, replay: bool
+    device: str,
+    n: int,
+    people: FCBatch,
+    method: Component = FORGE,
+    *,
+    tau: float = 0.4,
+    precision: str = "float32",
 ) -> Step:
-    """The engine's step on `n` lanes: FORGE (32 remembered beside 30 new) or fine-tuning."""
-    method = make_method(FORGE if replay else Component("finetune"))
+    """The engine's step on `n` lanes: FORGE with a memory of one past site, or fine-tuning."""
+    replay = method.name == "forge"
+    method = make_method(method)
     learner = Learner(method, GCN(people.n_rois, tau=tau))
     bank = Bank(device)
     rows = bank.add(PoolName("real", "bench", 0, "train"), people)
@@ -119,26 +130,43 @@ def lanes_step(
 
 
 # -- ordinary loops --------------------------------------------------------------------------------
-def ordinary_step(
-    device: str, net: Net, batch: Callable, y: Tensor, replay: bool
-) -> Step:
-    """A step of an ordinary training loop; with `replay`, a second batch of 32 remembered subjects.
+class Replay(NamedTuple):
+    """Remembered subjects of a step, whether they share a forward pass with the new, loss weights."""
 
-    It adds their cross-entropy and the distillation of logits and readouts, as the authors do.
+    n: int = 32
+    joint: bool = False
+    weights: tuple[float, float, float] = (0.2, 0.35, 0.15)
+
+
+AUTHORS = Replay(64, joint=False, weights=(0.1, 0.4, 0.3))  # of their code
+
+
+def ordinary_step(
+    device: str, net: Net, batch: Callable, y: Tensor, replay: Replay | None
+) -> Step:
+    """A step of an ordinary training loop, perhaps with remembered subjects.
+
+    These add their cross-entropy and the distillation of logits and readouts.
     """
     y, net = y.to(device), net.to(device).train()
     teacher = [torch.zeros(len(y), k, device=device) for k in (2, 2 * WIDTH)]
     optimiser, mse = net.optimiser(), nn.functional.mse_loss
 
     def run() -> None:
-        rows = torch.randperm(len(y))[:BATCH].to(device)
-        loss = nn.functional.cross_entropy(net(*batch(rows))[0], y[rows])
+        rows = torch.randint(len(y), (BATCH,)).to(device)
+        old = torch.randint(len(y), (replay.n if replay else 0,)).to(device)
+        if replay and replay.joint:
+            both = net(*batch(torch.cat([rows, old])))
+            current, (logits, readout) = both[0][:BATCH], (o[BATCH:] for o in both)
+        else:
+            current = net(*batch(rows))[0]
+            logits, readout = net(*batch(old)) if replay else (None, None)
+        loss = nn.functional.cross_entropy(current, y[rows])
         if replay:
-            rows = torch.randperm(len(y))[:32].to(device)
-            logits, readout = net(*batch(rows))
-            loss = loss + 0.2 * nn.functional.cross_entropy(logits, y[rows])
-            loss = loss + 0.35 * mse(logits, teacher[0][rows])
-            loss = loss + 0.15 * mse(readout, teacher[1][rows])
+            l1, l2, l3 = replay.weights
+            loss = loss + l1 * nn.functional.cross_entropy(logits, y[old])
+            loss = loss + l2 * mse(logits, teacher[0][old])
+            loss = loss + l3 * mse(readout, teacher[1][old])
         net.learn(optimiser, loss)
 
     return run
@@ -149,7 +177,7 @@ def pyg_step(
     people: FCBatch,
     tau: float,
     *,
-    replay: bool = False,
+    replay: Replay | None = None,
     collate: bool = True,
 ) -> Step:
     """The authors' step: PyG sparse message passing, batches collated anew each time."""
@@ -173,22 +201,24 @@ class DenseConv(nn.Linear):
 
     def forward(self, x: Tensor, p: Tensor) -> Tensor:
         """x (n R, F), p (n, R, R)."""
-        return torch.bmm(p, super().forward(x).reshape(len(p), ROIS, -1)).flatten(0, 1)
+        nodes = super().forward(x).reshape(*p.shape[:2], -1)
+        return torch.bmm(p, nodes).flatten(0, 1)
 
 
-def dense_step(device: str, people: FCBatch) -> Step:
+def dense_step(device: str, people: FCBatch, replay: Replay = Replay()) -> Step:  # noqa: B008
     """A plain dense loop: everything on the device, nothing collated, one network at a time."""
     fc = people.fc.to(device)
     p = gcn_norm(adjacency(fc, 0.4))
 
     def pool(x: Tensor) -> Tensor:
-        nodes = x.reshape(-1, ROIS, WIDTH)
+        nodes = x.reshape(-1, people.n_rois, WIDTH)
         return torch.cat([nodes.mean(1), nodes.amax(1)], 1)
 
     def batch(rows: Tensor) -> tuple:
         return fc[rows].flatten(0, 1), (p[rows],), pool
 
-    return ordinary_step(device, Net(DenseConv, ROIS), batch, people.y, replay=True)
+    net = Net(DenseConv, people.n_rois)
+    return ordinary_step(device, net, batch, people.y, replay)
 
 
 # -- measuring -------------------------------------------------------------------------------------
@@ -212,13 +242,13 @@ def with_replay(args: Namespace) -> dict[str, float]:
     found, people = {}, fake_people()
     try:
         found["PyG, no replay"] = rate(pyg_step(args.device, people, 0.4), 1, args)
-        found[PYG] = rate(pyg_step(args.device, people, 0.4, replay=True), 1, args)
+        found[PYG] = rate(pyg_step(args.device, people, 0.4, replay=Replay()), 1, args)
     except ImportError:
         print("torch_geometric is not installed: no PyG rows")
     found[PLAIN] = rate(dense_step(args.device, people), 1, args)
     for precision in args.precision:
         for n in args.lanes:
-            step = lanes_step(args.device, n, precision, fake_people(200), 0.4, True)
+            step = lanes_step(args.device, n, fake_people(200), precision=precision)
             found[f"lanes {n}, {precision}"] = rate(step, n, args)
             del step
     return found
@@ -233,7 +263,7 @@ def fine_tuning(args: Namespace) -> None:
             "PyG sparse, batch at hand": pyg_step(
                 args.device, people, tau, collate=False
             ),
-            "fcforge dense": lanes_step(args.device, 1, "float32", people, tau, False),
+            "fcforge dense": lanes_step(args.device, 1, people, FINETUNE, tau=tau),
         }
         took = {name: 1 / rate(step, 1, args) for name, step in steps.items()}
         print(f"\n{abide()[1]}, density {density} (tau {tau:.3f}), batch {BATCH}")

@@ -28,7 +28,6 @@ from fcforge.replay.selection import (
     held_out_quality,
     margin,
 )
-from generators import fit_authors_vae
 
 TAU, BATCH, CANDIDATES, DEV = 0.4, 32, 256, 64
 L1, L2, L3 = 0.20, 0.35, 0.15
@@ -145,7 +144,7 @@ class Order:
                 shown = torch.ones_like(y, dtype=torch.bool)
                 accuracy, ce = held_out_quality(self.outputs(dev)[0], y, shown, len(y))
                 psi = torch.stack([margin(logits), closeness(z, labels)], -1)
-                by_site.append(Contexts(accuracy, ce, psi, distances(z)))
+                by_site.append((accuracy, ce, psi, distances(z)))
             parts = zip(*by_site, strict=True)
             contexts = Contexts(*(torch.stack(part) for part in parts))
             key = torch.tensor(len(self.past), dtype=torch.int32)
@@ -157,6 +156,8 @@ class Order:
 
     def fit_generator(self, source: FCBatch, epochs: int) -> None:
         """The authors' generator on the device."""
+        from generators import fit_authors_vae
+
         on_device = FCBatch(source.fc.to(self.device), source.y.to(self.device))
         fit_authors_vae(on_device, epochs)
 

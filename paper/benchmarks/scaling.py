@@ -10,7 +10,6 @@ data. `--seconds` bounds each point.
 """
 
 import json
-import statistics
 import time
 from argparse import Namespace
 from contextlib import suppress
@@ -20,7 +19,17 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
-from setting import DEVICE, machine, options, own_seconds, save, show, whole_run
+from setting import (
+    DEVICE,
+    MOST,
+    Enough,
+    EpochTimer,
+    machine,
+    options,
+    save,
+    show,
+    whole_run,
+)
 
 from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, Training
@@ -37,33 +46,6 @@ from fcforge.training.loop import learn_site
 from fcforge.training.start import start_lane
 
 Row = dict[str, Any]
-MOST = 60  # epochs
-
-
-class Enough(Exception):
-    """Raised by the epoch timer once it has seen enough."""
-
-
-class EpochTimer:
-    """Collects the seconds of epochs; stops the loop after `seconds` or `MOST` epochs."""
-
-    def __init__(self, device: str, seconds: float) -> None:
-        self.device, self.seconds = device, seconds
-        self.ends = [own_seconds(device)]
-
-    def __call__(self) -> None:
-        """After every epoch."""
-        self.ends.append(own_seconds(self.device))
-        over = self.ends[-1] - self.ends[0] > self.seconds or len(self.ends) > MOST
-        if len(self.ends) > 3 and over:
-            raise Enough
-
-    @property
-    def median(self) -> float:
-        """Median epoch; the first one pays for warm-up and graph capture."""
-        return statistics.median(
-            b - a for a, b in zip(self.ends[1:], self.ends[2:], strict=False)
-        )
 
 
 def site_jobs(sites: dict, lanes: list, bank: Bank, position: int) -> list[Job]:
@@ -134,7 +116,7 @@ def measure_sites(args: Namespace) -> list[Row]:
         whole = spent.wall / trained * plan.trainings
         tree = {
             "sites": n,
-            "unshared": plan.unshared_trainings,
+            "unshared": sum(len(spec.order) for spec, _ in plan.runs),
             "shared": plan.trainings,
         }
         rows.append({**tree, **found, "wall_all_s": whole})

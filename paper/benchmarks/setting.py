@@ -1,11 +1,17 @@
-"""What the benchmarks share: command line, data, machine, clocks that see children, printing."""
+"""What the benchmarks share: command line, data, machine, clocks that see children, printing.
+
+The parts of fcforge that need more than torch and numpy are imported where they are used, so that
+`bench.py` runs on a bare GPU machine.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import platform
 import resource
+import statistics
 import sys
 import tempfile
 import time
@@ -14,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
@@ -23,13 +29,10 @@ import torch
 from torch import nn
 
 from fcforge.core.component import Component
-from fcforge.data.cohort import Cohort
-from fcforge.data.datasets import load_dataset
-from fcforge.evaluation.metrics import cell_values
-from fcforge.experiments.config import Experiment
-from fcforge.experiments.environment import describe
-from fcforge.experiments.execute import default_jobs
-from fcforge.experiments.run import open_store, prepare, run_experiment
+
+if TYPE_CHECKING:
+    from fcforge.data.cohort import Cohort
+    from fcforge.experiments.config import Experiment
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(
@@ -111,6 +114,8 @@ def abide(data: str | None = None, scale: float = 1.0) -> tuple[Component, str]:
 
 def whole_abide(path: Path) -> tuple[Cohort, list[str]]:
     """Everybody in a file, the four tested hospitals merged, and the names of the other sites."""
+    from fcforge.data.datasets import load_dataset
+
     cohort = load_dataset(Component("folder", {"path": str(path), "merge": MERGE}))
     return cohort, [s for s in cohort.site_names if s not in SITES]
 
@@ -129,6 +134,8 @@ def public_people(file: str) -> Cohort:
 
 def quality(score: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Accuracy of the scores' signs and AUROC."""
+    from fcforge.evaluation.metrics import cell_values
+
     auroc = float(cell_values(score[None], y, "auroc")[0])
     return float(((score > 0) == (y == 1)).mean()), auroc
 
@@ -136,10 +143,21 @@ def quality(score: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 # -- machine and clocks ----------------------------------------------------------------------------
 def machine(device: str = "cpu") -> str:
     """One line: device, torch, load."""
-    found = describe(device)
     load = ", ".join(f"{x:.2f}" for x in os.getloadavg())
-    name = found.get("gpu", found["cpu"])
-    return f"{name}, {default_jobs()} cores, torch {torch.__version__}, load {load}"
+    name = platform.processor() or platform.machine()
+    if device.startswith("cuda"):
+        name = torch.cuda.get_device_name()
+    elif Path("/proc/cpuinfo").is_file():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((x.split(": ")[1] for x in lines if x[:10] == "model name"), name)
+    return f"{name}, {cores()} cores, torch {torch.__version__}, load {load}"
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Spent(NamedTuple):
@@ -176,6 +194,35 @@ def own_seconds(device: str) -> float:
     return now(device).wall if device.startswith("cuda") else time.process_time()
 
 
+MOST = 60  # epochs that are timed
+
+
+class Enough(Exception):
+    """Raised by the epoch timer once it has seen enough."""
+
+
+class EpochTimer:
+    """Collects the seconds of epochs; stops the loop after `seconds` or `MOST` epochs."""
+
+    def __init__(self, device: str, seconds: float) -> None:
+        self.device, self.seconds = device, seconds
+        self.ends = [own_seconds(device)]
+
+    def __call__(self) -> None:
+        """After every epoch."""
+        self.ends.append(own_seconds(self.device))
+        over = self.ends[-1] - self.ends[0] > self.seconds or len(self.ends) > MOST
+        if len(self.ends) > 3 and over:
+            raise Enough
+
+    @property
+    def median(self) -> float:
+        """Median epoch; the first one pays for warm-up and graph capture."""
+        return statistics.median(
+            b - a for a, b in zip(self.ends[1:], self.ends[2:], strict=False)
+        )
+
+
 def timed(work: Callable[[], Any], device: str = "cpu") -> tuple[Spent, Any]:
     """What some work took, rounded to milliseconds, and what it gave."""
     begun = now(device)
@@ -187,6 +234,8 @@ def whole_run(
     experiment: Experiment, device: str = "cpu", **how: Any
 ) -> tuple[Spent, int]:
     """What a run took from reading its data to the last node, and its site trainings."""
+
+    from fcforge.experiments.run import open_store, prepare, run_experiment
 
     def run() -> int:
         prepared = prepare(experiment)

@@ -5,7 +5,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fcforge.core.randomness import torch_rng
-from fcforge.nn.adam import Adam, clip_factor, flatten, unflatten
+from fcforge.nn.adam import Adam, FusedAdam, clip_factor, flatten, unflatten
 
 
 def stacked(trees):
@@ -116,3 +116,27 @@ def test_a_restart_is_a_new_optimiser_at_another_rate():
         b, fresh = fresh.step(b, g, lr=1e-3, weight_decay=0.1)
         torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
     assert not torch.equal(a["w"], params["w"])
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_fused_adam_is_torchs_in_place(clip):
+    start = {"w": torch.randn(4, 3, generator=torch_rng(0)), "b": torch.ones(3)}
+    start["unused"] = torch.ones(2)
+    ours = {k: v.clone().requires_grad_() for k, v in start.items()}
+    theirs = {k: v.clone().requires_grad_() for k, v in start.items()}
+    x = torch.randn(5, 4, generator=torch_rng(1))
+    fused, plain = FusedAdam(ours, 0.1, clip), torch.optim.Adam(theirs.values(), lr=0.1)
+
+    def loss(p):
+        return ((x @ p["w"] + p["b"]).square() * 3.0).sum()
+
+    for _ in range(5):
+        fused.step(loss(ours))
+        plain.zero_grad()
+        loss(theirs).backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(theirs.values(), clip)
+        plain.step()
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name], value, rtol=1e-5, atol=1e-6)
+    assert torch.equal(ours["unused"], start["unused"])

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from fcforge.generators.base import RNG, device_rng, normal
 from fcforge.generators.progress import report
-from fcforge.nn.adam import Adam
+from fcforge.nn.adam import Adam, FusedAdam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.nn.tensors import Inputs, Params, moved, stacked
 
@@ -242,7 +242,7 @@ def train(
 def train_alone(vae: Trainable, site: Inputs, rng: RNG) -> tuple[Params, Tensor]:
     """Maximise the supervised ELBO of one site on the CPU.
 
-    Nothing is stacked or lifted, and torch's fused Adam changes the parameters in place. Batches
+    Nothing is stacked or lifted, and a fused Adam changes the parameters in place. Batches
     and noise are those of `train_lanes`; sums differ in their last digits.
 
     Returns
@@ -253,7 +253,7 @@ def train_alone(vae: Trainable, site: Inputs, rng: RNG) -> tuple[Params, Tensor]
     """
     n, rois, _ = site["features"].shape
     leaves = {k: v.clone().requires_grad_() for k, v in vae.start(site, rng).items()}
-    adam = torch.optim.Adam(leaves.values(), lr=vae.lr, fused=True)
+    adam = FusedAdam(leaves, vae.lr, vae.clip)
     history = []
     for epoch in range(vae.epochs):
         beta = vae.kl_weight(epoch)
@@ -265,11 +265,7 @@ def train_alone(vae: Trainable, site: Inputs, rng: RNG) -> tuple[Params, Tensor]
             batch = {k: v[rows] for k, v in site.items()}
             batch["weight"] = noise.new_ones(size)
             loss, terms = vae.negative_elbo(leaves, batch, noise, masks, beta)
-            adam.zero_grad()
-            loss.backward()
-            if vae.clip:
-                torch.nn.utils.clip_grad_norm_(leaves.values(), vae.clip)
-            adam.step()
+            adam.step(loss)
             total += torch.stack([term.detach() for term in terms]) * size
         history.append(total / n)
         mean = history[-1].tolist()
