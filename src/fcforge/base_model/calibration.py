@@ -1,18 +1,26 @@
-"""Targets of linear models and calibration of their scores."""
+"""Targets of linear models and calibration of their scores.
+
+Letters of shapes: n subjects, K classes, c = K - 1 columns of regression targets.
+"""
 
 import numpy as np
 from numpy import ndarray as Array
 
 STEPS = 50  # steps of Newton's method
-LARGEST = 30.0  # bound of log odds, which are infinite for a probability of 1
+LARGEST = 30.0  # largest log odds, which would be infinite for a probability of 1
 
 
 # -- targets and scores ----------------------------------------------------------------------------
 def vertices(n_classes: int) -> Array:
-    """Return the corners (K, K - 1) of a regular simplex, each of length 1.
+    """Return the corners of a regular simplex, the regression targets of K = `n_classes` classes.
 
     Two classes give -1 and +1. All classes are equally far apart and none is the reference
     (simplex coding, Mroueh et al. 2012).
+
+    Returns
+    -------
+    ndarray of shape (K, K - 1)
+        Rows of length 1.
 
     Examples
     --------
@@ -20,6 +28,7 @@ def vertices(n_classes: int) -> Array:
     [[-0.866, -0.5], [0.866, -0.5], [0.0, 1.0]]
     """
     corners = np.zeros((n_classes, n_classes - 1))
+    # Column k - 1 separates class k from the classes before it; later classes have 0 there.
     for k in range(1, n_classes):
         size = np.sqrt(n_classes / (n_classes - 1) / (k * (k + 1)))
         corners[:k, k - 1] = -size
@@ -28,18 +37,19 @@ def vertices(n_classes: int) -> Array:
 
 
 def targets(y: Array, columns: int = 1) -> Array:
-    """Return regression targets of length at most 1.
+    """Return the regression targets of subjects, of length at most 1 each.
 
     Parameters
     ----------
     y : ndarray of shape (n,)
         Integer classes, or float numbers.
     columns : int
+        Number c of target columns: 1 for two classes and for numbers, otherwise K - 1.
 
     Returns
     -------
     ndarray of shape (n,) or (n, columns)
-        Diagnoses as -1 and +1, numbers clipped to these limits, or corners of the classes.
+        Diagnoses as -1 and +1, numbers clipped to these limits, or the class's corner of `vertices`.
     """
     if y.dtype.kind == "f":
         return np.clip(y, -1.0, 1.0)
@@ -47,31 +57,33 @@ def targets(y: Array, columns: int = 1) -> Array:
 
 
 def class_logits(score: Array) -> Array:
-    """Return the logits (n, K) of scores (n, c)."""
+    """Return the logits of the classes, shape (n, K), from the scores of a ridge, shape (n, c)."""
     return score @ vertices(score.shape[1] + 1).T / 2
 
 
 def fit_temperature(score: Array, y: Array) -> float:
-    """Return the temperature T that minimises the log loss of score / T.
+    """Return the temperature T for which score / T has the smallest log loss.
 
-    The loss is convex in 1 / T, so its slope is bisected over the logarithm of 1 / T.
+    The loss is convex in 1 / T. The zero of its slope is found by bisection over log2(1 / T), from
+    -6 to 6.
 
     Parameters
     ----------
     score : ndarray of shape (n, c)
+        Scores of subjects that the model was not fitted on.
     y : ndarray of shape (n,)
-        Classes.
+        Classes of the subjects.
     """
     low = -6.0
     high = 6.0
     logits = class_logits(score)
-    ahead = logits - np.take_along_axis(logits, y[:, None], 1)
+    lead = logits - np.take_along_axis(logits, y[:, None], 1)  # over the true class
     for _ in range(60):
         middle = (low + high) / 2
-        scaled = 2.0**middle * ahead
-        share = np.exp(scaled - scaled.max(1, keepdims=True))
-        expected = (share * ahead).sum(1) / share.sum(1)
-        slope = expected.sum()
+        scaled = 2.0**middle * lead
+        probability = np.exp(scaled - scaled.max(1, keepdims=True))  # not normalised
+        expected_lead = (probability * lead).sum(1) / probability.sum(1)
+        slope = expected_lead.sum()
         if slope < 0:
             low = middle
         else:
@@ -80,13 +92,18 @@ def fit_temperature(score: Array, y: Array) -> float:
 
 
 def calibrated(score: Array, temperature: float) -> Array:
-    """Return log odds (n,) of scores (n,), or log probabilities (n, K) of scores (n, c).
+    """Return calibrated log odds (two classes) or log probabilities (K classes) of scores.
 
     Parameters
     ----------
     score : ndarray of shape (n,) or (n, c)
+        Scores of a ridge.
     temperature : float
         Divisor of the scores.
+
+    Returns
+    -------
+    ndarray of shape (n,) or (n, K)
     """
     if score.ndim == 1:
         return score / temperature
@@ -98,22 +115,24 @@ def calibrated(score: Array, temperature: float) -> Array:
 def fit_line(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Return intercept and slope of a penalised logistic regression of y on log odds z.
 
-    A prior worth about four subjects pulls the slope to 1 and the intercept to 0, so that few
-    subjects change them little. The penalised loss is strictly convex.
+    They recalibrate log odds for other people. A prior worth about four subjects pulls the slope to 1
+    and the intercept to 0, so that few subjects change them little. The penalised loss is strictly
+    convex and is minimised by Newton's method.
 
     Parameters
     ----------
     z : ndarray of shape (n,)
+        Log odds.
     y : ndarray of shape (n,)
         Diagnoses, 0 and 1.
     """
     x = np.stack([np.ones(len(z)), z], axis=1)
-    middle = np.array([0.0, 1.0])
-    theta = middle
+    prior = np.array([0.0, 1.0])
+    theta = prior
     for _ in range(STEPS):
-        odds = np.clip(x @ theta, -LARGEST, LARGEST)
-        p = 1 / (1 + np.exp(-odds))
-        gradient = x.T @ (p - y) + (theta - middle)
+        log_odds = np.clip(x @ theta, -LARGEST, LARGEST)
+        p = 1 / (1 + np.exp(-log_odds))
+        gradient = x.T @ (p - y) + (theta - prior)
         weight = p * (1 - p)
         curvature = (x.T * weight) @ x + np.eye(2)
         theta = theta - np.linalg.solve(curvature, gradient)

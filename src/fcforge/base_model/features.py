@@ -22,19 +22,25 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 
 def log_features(fc: Array, shrink: float = SHRINK) -> Array:
-    r"""Return the matrix logarithm of the shrunk FC as features (n, R (R + 1) / 2), float64.
+    r"""Return the matrix logarithms of FC matrices C, shrunk toward the identity I, as features.
 
     .. math:: \log\big((1 - a) C + a I\big)
 
-    Edges first, row by row, then the diagonal divided by :math:`\sqrt 2`, so that distances are
-    log-Euclidean distances of whole matrices (up to one factor); scaled to roughly unit spread.
-    A matrix that holds NaN or infinity has features NaN.
+    The features are the edges, row by row, then the diagonal divided by :math:`\sqrt 2`, so that
+    distances between them are log-Euclidean distances of the matrices (up to one factor). They are
+    divided by `LOG_SCALE`, which gives them roughly unit spread. The features of a matrix that holds
+    NaN or infinity are NaN.
 
     Parameters
     ----------
     fc : ndarray of shape (n, R, R)
+        FC of n subjects with R ROIs.
     shrink : float
         The share a of the identity.
+
+    Returns
+    -------
+    ndarray of shape (n, R (R + 1) / 2), float64
     """
     rois = fc.shape[-1]
     fc = np.asarray(fc, dtype=np.float64)
@@ -50,7 +56,7 @@ def log_features(fc: Array, shrink: float = SHRINK) -> Array:
 def from_log_features(
     features: Array, shrink: float = SHRINK, unit: bool = True
 ) -> Array:
-    """Return FC (n, R, R) of features: the inverse of `log_features`.
+    """Return the FC matrices that have the given features: the inverse of `log_features`.
 
     Parameters
     ----------
@@ -58,37 +64,44 @@ def from_log_features(
     shrink : float
         As in `log_features`.
     unit : bool
-        Raise negative eigenvalues to zero and scale to a unit diagonal: a correlation matrix by
-        construction. Without it the result has exactly these features again, and a diagonal
-        near one.
+        Whether the result is made a correlation matrix: negative eigenvalues are raised to zero and
+        the diagonal is scaled to one. Otherwise `log_features` returns the same features for it,
+        and its diagonal is only near one.
+
+    Returns
+    -------
+    ndarray of shape (n, R, R)
     """
     rois = int(((1 + 8 * features.shape[-1]) ** 0.5 - 1) / 2)
     n_edges = rois * (rois - 1) // 2
     rows, columns = np.triu_indices(rois, 1)
-    every = np.arange(rois)
+    diagonal = np.arange(rois)
     log = np.zeros((*features.shape[:-1], rois, rois))
     log[..., rows, columns] = features[..., :n_edges]
     log = log + log.mT
-    log[..., every, every] = features[..., n_edges:] * 2**0.5
-    value, vector = _eigen(log * LOG_SCALE)
-    grown = (np.exp(value) - shrink) / (1 - shrink)
+    log[..., diagonal, diagonal] = features[..., n_edges:] * 2**0.5
+    log_value, vector = _eigen(log * LOG_SCALE)
+    value = (np.exp(log_value) - shrink) / (1 - shrink)  # eigenvalues of FC
     if unit:
-        grown = np.maximum(grown, 0.0)
-    fc = (vector * grown[..., None, :]) @ vector.mT
+        value = np.maximum(value, 0.0)
+    fc = (vector * value[..., None, :]) @ vector.mT
     fc = (fc + fc.mT) / 2
     if not unit:
         return fc
     variance = np.diagonal(fc, axis1=-2, axis2=-1)
-    size = np.maximum(variance, 1e-12) ** -0.5
-    fc = size[..., :, None] * fc * size[..., None, :]
+    to_unit = np.maximum(variance, 1e-12) ** -0.5
+    fc = to_unit[..., :, None] * fc * to_unit[..., None, :]
     fc = np.clip(fc, -1.0, 1.0)
-    fc[..., every, every] = 1.0
+    fc[..., diagonal, diagonal] = 1.0
     return fc
 
 
 def _eigen(matrices: Array) -> tuple[Array, Array]:
-    """Return eigenvalues and eigenvectors of (..., R, R); NaN where a matrix holds NaN or infinity."""
-    whole = np.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
-    usable = np.where(whole, matrices, np.eye(matrices.shape[-1]))
+    """Return eigenvalues (..., R) and eigenvectors (..., R, R) of symmetric matrices (..., R, R).
+
+    A matrix that holds NaN or infinity has eigenvalues NaN instead of stopping all the others.
+    """
+    finite = np.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
+    usable = np.where(finite, matrices, np.eye(matrices.shape[-1]))
     value, vector = np.linalg.eigh(usable)
-    return np.where(whole[..., 0], value, np.nan), vector
+    return np.where(finite[..., 0], value, np.nan), vector

@@ -9,8 +9,10 @@ c = K - 1 *columns*, and one column for a number.
 The model holds the weights :math:`w_0, b_0` of a ridge regression of t on x with penalty
 :math:`\alpha p`, and the temperature that turns its scores into calibrated log odds.
 
-Numbers are rounded to 12 significant bits. That is far below what matters and far above the
-difference between two machines, so that the same subjects give the same model, bit by bit.
+All numbers of a model are rounded to 12 significant bits. The error is far below what matters, and far
+above the difference between two machines: the same subjects give the same model, bit by bit.
+
+Letters of shapes: n subjects, p features, c columns.
 """
 
 import hashlib
@@ -27,10 +29,10 @@ from fcforge.core.constants import SHRINK
 from fcforge.core.errors import DataError
 from fcforge.core.settings import FRACTION, Checked, above, limits
 
-BITS = 12
-FLAT = 2.0**40  # scale of a feature that is equal in all subjects: its weight is zero
-MIN_PUBLIC = 20  # subjects
-MIN_PER_CLASS = 5
+BITS = 12  # significant bits of a model's numbers
+FLAT = 2.0**40  # scale of a feature that is equal in all subjects, which removes it
+MIN_PUBLIC = 20  # public subjects that a base model needs
+MIN_PER_CLASS = 5  # public subjects of each class that it needs
 PENALTY = 1.0  # ridge penalty per feature
 
 
@@ -54,17 +56,17 @@ class BaseModelSettings(Checked):
 
 @dataclass(frozen=True, eq=False)
 class BaseModel:
-    """Linear model of public subjects with p features and c columns (float64, 12 bits each).
+    """A linear model of public subjects with p features and c columns, in float64.
 
     Attributes
     ----------
     mean, scale : ndarray of shape (p,)
-        Standardisation of the features.
+        Mean and standard deviation of each feature over the public subjects.
     weight : ndarray of shape (p,), or (p, c) for several columns
-        Weights on standardised features.
+        Weights of the standardised features.
     bias : float, or ndarray of shape (c,)
     temperature : float
-        Log odds are scores divided by the temperature.
+        Divisor that turns scores into calibrated log odds.
     shrink : float
         Share of the identity mixed into the FC before its matrix logarithm.
     """
@@ -77,12 +79,12 @@ class BaseModel:
     shrink: float = SHRINK
 
     def arrays(self) -> dict[str, Array]:
-        """Return all fields by name; numbers become arrays without axes."""
+        """Return all fields as arrays by name; numbers become arrays without axes."""
         return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over all arrays; it identifies the model."""
+        """SHA-256 of all numbers of the model, which identifies it."""
         return digest_of(self.arrays())
 
     @property
@@ -96,7 +98,7 @@ class BaseModel:
         return 1 if self.weight.ndim == 1 else self.weight.shape[1]
 
     def standardise(self, features: Array) -> Array:
-        """Return standardised features x (n, p)."""
+        """Return features (n, p) standardised by the public subjects."""
         return (features - self.mean) / self.scale
 
     def score(self, x: Array) -> Array:
@@ -105,7 +107,7 @@ class BaseModel:
 
 
 def digest_of(arrays: Mapping[str, Array]) -> str:
-    """Return the SHA-256 over named arrays, which does not depend on their order."""
+    """Return the SHA-256 of arrays and their names; their order does not matter."""
     hashed = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         hashed.update(f"{name}{array.shape}".encode())
@@ -124,12 +126,17 @@ def fit_base_model(
     Parameters
     ----------
     features : ndarray of shape (n, p)
-        Matrix-log features, confounds removed.
+        Matrix-log features (`log_features`), confounds removed.
     y : ndarray of shape (n,)
         Integer classes 0 to `columns`, or float numbers between -1 and +1.
     columns : int
+        Number c of target columns: classes minus one, or one for a number.
     settings : BaseModelSettings
-        Its `shrink` is that of the features.
+        Its `shrink` must be the one that the features were computed with.
+
+    Returns
+    -------
+    BaseModel
 
     Raises
     ------
@@ -140,9 +147,9 @@ def fit_base_model(
     mean, scale = (rounded(values) for values in mean_and_scale(features))
     x = (features - mean) / scale
     t = targets(y, columns)
-    coefficient, left_out = left_out_scores(x, t, settings.penalty)
-    weight = rounded((x - x.mean(0)).T @ coefficient)
-    is_number = y.dtype.kind == "f"  # a number has no odds
+    dual, left_out = left_out_scores(x, t, settings.penalty)
+    weight = rounded((x - x.mean(0)).T @ dual)
+    is_number = y.dtype.kind == "f"  # a number has no odds to calibrate
     temperature = 1.0 if is_number else fit_temperature(left_out.reshape(len(y), -1), y)
     return BaseModel(
         mean=mean,
@@ -162,6 +169,7 @@ def require_public_subjects(y: Array, columns: int = 1) -> None:
     y : ndarray of shape (n,)
         Integer classes 0 to `columns`, or float numbers.
     columns : int
+        Number of classes minus one; ignored for numbers.
     """
     rarest = len(y)
     if y.dtype.kind != "f":
@@ -175,48 +183,62 @@ def require_public_subjects(y: Array, columns: int = 1) -> None:
 
 
 def mean_and_scale(features: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation (p,) of each feature; a constant one has scale `FLAT`."""
+    """Return mean and standard deviation of each feature, shape (p,); `FLAT` if it is constant."""
     deviation = features.std(0)
     return features.mean(0), np.where(deviation > 1e-9, deviation, FLAT)
 
 
 def left_out_scores(x: Array, t: Array, penalty: float) -> tuple[Array, Array]:
-    """Return dual coefficients and leave-one-out scores of ridge on standardised features.
+    """Return dual coefficients and leave-one-out scores of ridge regression.
 
     Parameters
     ----------
     x : ndarray of shape (n, p)
+        Standardised features.
     t : ndarray of shape (n,) or (n, c)
+        Targets.
     penalty : float
         Ridge penalty per feature.
+
+    Returns
+    -------
+    dual, scores : ndarray of shape (n,) or (n, c)
+        The weights are the centred features times `dual`. A subject's score is that of the ridge
+        fitted on all other subjects.
     """
     centred = x - x.mean(0)  # rounding moves the mean slightly
     return leave_one_out(centred @ centred.T, t, penalty * x.shape[1])
 
 
 def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
-    r"""Return dual coefficients of ridge and its exact leave-one-out predictions.
+    r"""Return dual coefficients of ridge regression and its exact leave-one-out predictions.
 
-    With :math:`H = K (K + \alpha I)^{-1} + \tfrac1n` the prediction without subject i is
+    With the Gram matrix K, the penalty :math:`\alpha` and :math:`H = K (K + \alpha I)^{-1} + \tfrac1n`
+    the prediction for subject i by the model of the others is
     :math:`t_i - (t_i - \hat t_i) / (1 - H_{ii})`.
 
     Parameters
     ----------
     gram : ndarray of shape (n, n)
-        Inner products of rows that add up to zero.
+        Inner products of the subjects' centred features.
     t : ndarray of shape (n,) or (n, c)
+        Targets.
     penalty : float
+
+    Returns
+    -------
+    dual, predictions : ndarray of shape (n,) or (n, c)
     """
     n = len(t)
     inverse = np.linalg.inv(gram + penalty * np.eye(n))
-    coefficient = inverse @ (t - t.mean(0))
-    fitted = gram @ coefficient + t.mean(0)
+    dual = inverse @ (t - t.mean(0))
+    fitted = gram @ dual + t.mean(0)
     leverage = (gram * inverse).sum(1) + 1.0 / n
-    return coefficient, t - ((t - fitted).T / (1 - leverage)).T
+    return dual, t - ((t - fitted).T / (1 - leverage)).T
 
 
 def rounded(values: Array, bits: int = BITS) -> Array:
-    """Round values to `bits` significant bits, in float64.
+    """Return float64 values rounded to `bits` significant bits.
 
     Examples
     --------
@@ -228,5 +250,5 @@ def rounded(values: Array, bits: int = BITS) -> Array:
 
 
 def rounded_number(value: float, bits: int = BITS) -> float:
-    """Round one number to `bits` significant bits."""
+    """Return a number rounded to `bits` significant bits."""
     return float(rounded(np.asarray(value), bits))

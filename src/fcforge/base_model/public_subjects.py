@@ -17,7 +17,7 @@ class PublicSubjects:
     fc : ndarray of shape (n, R, R)
         FC matrices, confounds removed.
     y : ndarray of shape (n,)
-        Diagnoses, classes, or scaled numbers.
+        Classes (0 = control, 1 = patient), or numbers as `Target.scaled` gives them.
     site : ndarray of shape (n,)
         Name of each subject's site.
     base_model : BaseModel
@@ -30,5 +30,5 @@ class PublicSubjects:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over scans, targets and base model; sites are not part of it."""
+        """SHA-256 of FC, targets and base model; site names are not part of it."""
         return digest_of({"fc": self.fc, "y": self.y, **self.base_model.arrays()})

@@ -1,4 +1,4 @@
-"""A registered model, method, generator or dataset by name, with its settings."""
+"""A reference to a registered model, method, generator or dataset: its name and its settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Component:
-    """A model, method, generator or dataset by name, with its settings.
+    """A reference to a model, method, generator or dataset: its name and its settings.
 
     Attributes
     ----------
     name : str
         Registered name, or ``"module:object"``.
     params : mapping
-        Settings that are given. All others have their defaults.
+        Settings that differ from the defaults, by name.
     """
 
     name: str

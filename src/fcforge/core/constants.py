@@ -2,4 +2,4 @@
 
 TAU = 0.4  # threshold of FC below which an edge is not in the graph
 SHRINK = 0.4  # share of the identity matrix mixed into FC before its logarithm
-LOG_SCALE = 0.05  # typical spread of an entry of that logarithm; fixed, never learned
+LOG_SCALE = 0.05  # divisor of that logarithm's entries: their typical spread; fixed, never learned

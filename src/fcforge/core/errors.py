@@ -57,16 +57,16 @@ class ExchangeError(FCForgeError):
 def at(
     where: object = "", do: str = "", kind: type[FCForgeError] | None = None
 ) -> Iterator[None]:
-    """Add a place to every error of the block, and advice to those without.
+    """Add a place to every `FCForgeError` that the block raises, and advice to those without.
 
     Parameters
     ----------
     where : object
-        Place, put before the place that the error has.
+        Place, e.g. a file; it stands before the place that the error already names.
     do : str
-        Advice for errors without.
+        Advice for errors that give none.
     kind : type of FCForgeError, optional
-        Class of the errors that leave the block; by default their own.
+        Class that the errors are converted to; by default each keeps its own.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def refuse(faults: Mapping[str, bool]) -> None:
     Parameters
     ----------
     faults : mapping of str to bool
-        Message without its full stop, and whether the fault is present.
+        By message (without its full stop), whether the fault is present.
     """
     for message, present in faults.items():
         if present:
@@ -105,6 +105,7 @@ def needs(
     Parameters
     ----------
     package : str
+        Package that cannot be imported, e.g. "torch".
     extra : str
         Extra of fcforge, e.g. "train".
     error : type of FCForgeError
@@ -125,6 +126,7 @@ def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) 
     Parameters
     ----------
     module : str
+        Module to import, e.g. "torch" or "nibabel.freesurfer".
     extra, error
         As in `needs`.
     """

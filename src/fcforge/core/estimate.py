@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, its 95 % interval (NaN without one), and the SD over site orders where known."""
+    """A number with its 95 % interval, e.g. an accuracy.
+
+    Attributes
+    ----------
+    value : float
+    low, high : float
+        Ends of the interval; NaN if there is none.
+    sd_orders : float
+        Standard deviation of the value over site orders; NaN if unknown.
+    """
 
     value: float
     low: float
@@ -14,5 +23,5 @@ class Estimate:
     sd_orders: float = math.nan
 
     def to_json(self) -> list[float]:
-        """Value, low, high, four digits each."""
+        """Return value, low and high, each rounded to four digits."""
         return [round(float(v), 4) for v in (self.value, self.low, self.high)]

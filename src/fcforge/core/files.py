@@ -1,10 +1,10 @@
 """Files that are written whole or not at all, and files of others that are read with limits.
 
-What is written goes to a temporary name in the same folder (it begins with a dot), is synchronised
-with the disk (fsync) and then takes its name by `os.replace`. A process that is killed, or a machine
-that loses power, leaves the old content, the new content, or a temporary name that `sweep` deletes.
-Two machines that write the same path on a network drive never share a temporary name. Permissions
-are the user's own (umask).
+Content is first written to a temporary file in the same folder (its name begins with a dot), then
+forced to the disk (fsync), then renamed by `os.replace`. A process that is killed, or a machine that
+loses power, leaves the old content, the new content, or a temporary file that `sweep` deletes. Two
+machines that write the same path on a network drive never share a temporary name. Permissions
+follow the user's umask.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fcforge.core.errors import DataError, FCForgeError
 
-# Names that `_beside` makes.
+# Names that `_temporary_path` makes.
 TEMPORARY = re.compile(r"\..{1,40}\.[0-9a-f]{12}(\.nii\.gz|\.[^./]*)?", re.DOTALL)
 
 
@@ -31,34 +31,40 @@ def whole_file(
     Parameters
     ----------
     path : path
-        Folders above it are made. The temporary path has its suffix (``.nii.gz`` too), for
-        writers that go by it.
+        File to write. Missing folders above it are created. The temporary path has the same
+        suffix (``.nii.gz`` too), since some writers choose the format by it.
     private : bool
         Let only the owner read the file.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = _beside(path, ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix)
+    suffix = ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix
+    temporary = _temporary_path(path, suffix)
     try:
-        part.touch(0o600 if private else 0o666, exist_ok=False)
-        yield part
-        _synchronise(part)
-        os.replace(part, path)
+        temporary.touch(0o600 if private else 0o666, exist_ok=False)
+        yield temporary
+        _synchronise(temporary)
+        os.replace(temporary, path)
         _synchronise(path.parent)
     except OSError as error:
-        if str(error.filename) != str(part):
+        if str(error.filename) != str(temporary):
             raise
-        # name the path that was asked for
+        # The user knows only the final path, so the error names that one.
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary folder to fill; it becomes `path` when the block ends without an error.
 
-    Every file in it, the folder and the folder above are synchronised with the disk.
+    Every file in it, the folder and the folder above are forced to the disk (fsync).
+
+    Parameters
+    ----------
+    path : path
+        Folder to write. Missing folders above it are created.
 
     Raises
     ------
@@ -67,21 +73,24 @@ def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = _beside(path)
-    part.mkdir()
+    temporary = _temporary_path(path)
+    temporary.mkdir()
     try:
-        yield part
-        for inside in part.rglob("*"):
+        yield temporary
+        for inside in temporary.rglob("*"):
             _synchronise(inside)
-        _synchronise(part)
-        os.rename(part, path)
+        _synchronise(temporary)
+        os.rename(temporary, path)
         _synchronise(path.parent)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _synchronise(path: Path) -> None:
-    """Write a file, or the entries of a folder, to the disk; not every system can do the latter."""
+    """Force a file's content, or a folder's list of entries, to the disk (fsync).
+
+    A folder is skipped where the operating system cannot do that.
+    """
     is_folder = path.is_dir()
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -126,6 +135,13 @@ def locked(path: str | os.PathLike[str], error: FCForgeError) -> Iterator[None]:
 
     The operating system releases the lock of a process that is killed. Where a system or a drive
     has no locks, the block runs without one.
+
+    Parameters
+    ----------
+    path : path
+        File that carries the lock; it is created if it is missing, and stays.
+    error : FCForgeError
+        Error to raise.
     """
     try:
         import fcntl
@@ -146,8 +162,8 @@ def write_bytes(
     path: str | os.PathLike[str], content: bytes, *, private: bool = False
 ) -> None:
     """Write a file completely or not at all; only the owner may read a `private` one."""
-    with whole_file(path, private=private) as part:
-        part.write_bytes(content)
+    with whole_file(path, private=private) as temporary:
+        temporary.write_bytes(content)
 
 
 def write_text(
@@ -157,8 +173,8 @@ def write_text(
     write_bytes(path, text.encode(), private=private)
 
 
-def _beside(path: Path, suffix: str = "") -> Path:
-    """Return a temporary path in the folder of `path`, cut since names have a longest length."""
+def _temporary_path(path: Path, suffix: str = "") -> Path:
+    """Return a new temporary path in the folder of `path`; a long name is cut, as systems limit it."""
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}{suffix}")
 
 
@@ -174,8 +190,13 @@ def read_plain(
     ----------
     path : path
     limit : int
+        Largest size in bytes.
     error : type of FCForgeError
         Class of the error for a file that cannot be read, is not regular or is too large.
+
+    Returns
+    -------
+    bytes
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -185,9 +206,9 @@ def read_plain(
                 raise error("is not a regular file.", where=Path(path))
             data = b"" if info.st_size > limit else stream.read(limit + 1)
     except OSError as problem:
-        what = f"cannot be read ({problem.strerror})."
-        raise error(what, where=Path(path), do="Check the path.") from problem
+        message = f"cannot be read ({problem.strerror})."
+        raise error(message, where=Path(path), do="Check the path.") from problem
     if max(info.st_size, len(data)) > limit:
-        what = f"is larger than allowed: it has more than the {limit} bytes of such a file."
-        raise error(what, where=Path(path))
+        message = f"is larger than allowed: it has more than the {limit} bytes of such a file."
+        raise error(message, where=Path(path))
     return data

@@ -13,7 +13,13 @@ def printable(text: str, *, keep: str = "") -> str:
     r"""Return text without characters that control a terminal or are invisible in a page.
 
     Escapes, direction marks, zero-width characters, lone surrogates and line breaks become a
-    question mark. Special spaces become a plain one. Characters of `keep` stay.
+    question mark. Special spaces become a plain one.
+
+    Parameters
+    ----------
+    text : str
+    keep : str
+        Characters that stay, e.g. line breaks.
 
     Examples
     --------
@@ -40,7 +46,7 @@ def no_formula(cell: str) -> str:
 
 
 def whole(cell: str) -> str:
-    """Return a whole number that a spreadsheet wrote as a fraction; other cells unchanged.
+    """Return a cell of a table, without the zero fraction that a spreadsheet gave a whole number.
 
     Examples
     --------
@@ -51,9 +57,10 @@ def whole(cell: str) -> str:
 
 
 def rounded(value: float, digits: int) -> float:
-    """Return a value rounded alike on every machine.
+    """Return a value rounded to `digits` digits after the point, alike on every machine.
 
-    A tie counts as a tie although its last bit is noise.
+    A value halfway between two results differs between machines in its last bits, which would
+    decide the direction. It is therefore rounded to ten digits first.
 
     Examples
     --------
@@ -64,14 +71,15 @@ def rounded(value: float, digits: int) -> float:
 
 
 def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
-    """Return a number with fixed digits and a real minus sign.
+    """Return a number as text, with a fixed number of digits and a typographic minus sign.
 
-    NaN gives "n/a", and there is no negative zero.
+    NaN and infinity give "n/a", and there is no negative zero.
 
     Parameters
     ----------
     value : float
     digits : int
+        Digits after the point.
     sign : bool
         Whether positive numbers have a plus sign.
     """
@@ -83,7 +91,7 @@ def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """Return a share of 1 in percent; "n/a" for None.
+    """Return a share, 0 to 1, as text in percent; "n/a" for None.
 
     Examples
     --------
@@ -94,7 +102,14 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> str:
-    """Return an interval as ``[low, high]``; "" for NaN. Parameters as in `number`."""
+    """Return an interval as the text ``[low, high]``; "" if an end is NaN.
+
+    Parameters
+    ----------
+    low, high : float
+    digits, sign
+        As in `number`.
+    """
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
     first = number(low, digits, sign=sign)
@@ -103,13 +118,13 @@ def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> 
 
 
 def p_value(p: float, at_floor: bool = False) -> str:
-    """Return a p value with three digits.
+    """Return a p value as text with three digits.
 
     Parameters
     ----------
     p : float
     at_floor : bool
-        Whether `p` is the smallest value that the permutations can give, hence an upper bound.
+        Whether `p` is the smallest value that a permutation test can give, hence an upper bound.
     """
     if p <= 0.001:
         return "≤ 0.001"
@@ -117,7 +132,7 @@ def p_value(p: float, at_floor: bool = False) -> str:
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
-    """Return a mean and its interval on one line."""
+    """Return a mean and its interval as text, e.g. ``0.605 [0.590, 0.620]``."""
     return f"{number(mean)} {bracket(low, high)}".strip()
 
 
@@ -133,7 +148,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def listed(text: str) -> list[str]:
-    """Return the names in a text that separates them by commas.
+    """Return the names in a text that lists them separated by commas.
 
     Examples
     --------
@@ -144,7 +159,7 @@ def listed(text: str) -> list[str]:
 
 
 def some(names: Iterable[object], most: int = 5) -> str:
-    """Return the first `most` names of a list, and the number of the others.
+    """Return the first `most` names as text, and how many more there are.
 
     Examples
     --------

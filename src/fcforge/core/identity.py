@@ -1,7 +1,9 @@
-"""Identity of settings: what differs from the defaults, and the version of the defaults.
+"""Identity of settings, from which the keys of stored runs are made.
 
-A field that is added with a default changes no identity. A default that changes must change the
-identity of everything that relies on it: raise `defaults_version` of its class. The test
+The identity consists of the settings that differ from their defaults and, where it is above 1, the
+version of the defaults (`defaults_version` of the class). A field that is added with a default
+therefore changes no identity. A default that changes must change the identity of everything that
+relies on it: raise `defaults_version` of its class. The test
 ``tests/experiments/test_run_keys.py`` compares all defaults with pinned ones and fails until the
 version is raised.
 """
@@ -17,7 +19,7 @@ from fcforge.core.settings import checked, field_types
 
 
 def defaults_of(cls: type[Any]) -> dict[str, Any]:
-    """Return the default of every field of a dataclass that has one, by name."""
+    """Return the defaults of a dataclass by field name; fields without a default are left out."""
     defaults = {}
     for field in fields(cls):
         if field.default is not MISSING:
@@ -33,7 +35,7 @@ def identity(settings: Any) -> dict[str, Any]:
     Parameters
     ----------
     settings : dataclass instance
-        Nested dataclasses are treated alike.
+        A nested dataclass is represented by its own identity.
 
     Returns
     -------
@@ -54,34 +56,52 @@ def identity(settings: Any) -> dict[str, Any]:
 def settings_identity(
     cls: type[Any], params: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """Return the identity of a registered class with the settings of a config.
+    """Return the identity that a registered class has with the settings of a config.
+
+    No instance is made, so that fields that a config cannot set (the number of ROIs) may be missing.
 
     Parameters
     ----------
     cls : dataclass
-        Class of a method, model or generator. It need not be complete: fields that a config
-        cannot set (the number of ROIs) may be missing.
+        Class of a method, model or generator.
     params : mapping
         Settings of a config; a preset stands for its settings, a variant for another class.
     where : str
         Place of the settings, for error messages.
+
+    Returns
+    -------
+    dict
+        As `identity` returns it for an instance.
     """
-    given = dict(params)
+    settings = dict(params)
     variants = getattr(cls, "variants", {})
-    if variants and "variant" in given:
-        name = given.pop("variant")
-        chosen = variants.get(name, cls)
-        if chosen is not cls:
-            return {"variant": name, **settings_identity(chosen, given, where)}
+    if variants and "variant" in settings:
+        name = settings.pop("variant")
+        variant_class = variants.get(name, cls)
+        if variant_class is not cls:
+            return {
+                "variant": name,
+                **settings_identity(variant_class, settings, where),
+            }
     presets = getattr(cls, "presets", {})
-    if presets and "preset" in given:
-        preset = presets.get(given.pop("preset"), {})
-        given = {**preset, **given}
-    base = SimpleNamespace(**defaults_of(cls))  # whose nested settings tables change
-    return _differing(cls, checked(cls, given, where, base=base))
+    if presets and "preset" in settings:
+        preset = presets.get(settings.pop("preset"), {})
+        settings = {**preset, **settings}
+    # Tables of a config change nested settings of this object.
+    base = SimpleNamespace(**defaults_of(cls))
+    return _differing(cls, checked(cls, settings, where, base=base))
 
 
 def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that differ from the defaults of `cls`, and the version of its defaults.
+
+    Parameters
+    ----------
+    cls : dataclass
+    values : mapping
+        Values by field name; fields that are missing count as defaults.
+    """
     defaults = defaults_of(cls)
     differing: dict[str, Any] = {}
     for name in field_types(cls):
@@ -90,10 +110,9 @@ def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         value = values[name]
         if is_dataclass(value) and not isinstance(value, type):
             nested = identity(value)
-            if word := getattr(
-                value, "variant", ""
-            ):  # variants may agree in all fields
-                nested = {"variant": word, **nested}
+            # Two variants may agree in all fields, so the identity names the variant.
+            if variant := getattr(value, "variant", ""):
+                nested = {"variant": variant, **nested}
             is_default = name in defaults and defaults[name] == value
             if nested or not is_default:
                 differing[name] = nested
@@ -104,15 +123,23 @@ def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(value: Any, length: int = 16) -> str:
-    """Return the first hex digits of SHA-256 over a plain value as canonical JSON.
+    """Return the first hex digits of the SHA-256 of a plain value, written as canonical JSON.
 
     Equal numbers have equal digests: 2.0 is written as 2.
+
+    Parameters
+    ----------
+    value
+        Mappings, lists, text, numbers, booleans and None, nested as needed.
+    length : int
+        Number of hex digits.
     """
     text = json.dumps(_canonical(value), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def _canonical(value: Any) -> Any:
+    """Return a plain value with text as keys, lists for tuples, and integers for whole floats."""
     if isinstance(value, Mapping):
         return {str(name): _canonical(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

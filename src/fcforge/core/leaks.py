@@ -8,7 +8,17 @@ from fcforge.core.settings import Checked
 
 @dataclass(frozen=True)
 class Leaks(Checked):
-    """The three ways the authors' code lets test data in; all off unless measured on purpose."""
+    """The three ways in which the authors' code lets test data in; off unless measured on purpose.
+
+    Attributes
+    ----------
+    select_on_test : bool
+        Keep the epoch with the highest accuracy on the site's test subjects.
+    context_on_test : bool
+        Measure the forgetting that steers the sampler (HCTS) on past sites' test subjects.
+    generator_sees_test : bool
+        Fit the generator on a random 80 % of the whole site, test subjects included.
+    """
 
     kind: ClassVar[str] = "leaks"
     select_on_test: bool = False
@@ -17,4 +27,4 @@ class Leaks(Checked):
 
     def active(self) -> tuple[str, ...]:
         """Return the names of the switches that are on."""
-        return tuple(k for k, v in asdict(self).items() if v)
+        return tuple(name for name, is_on in asdict(self).items() if is_on)

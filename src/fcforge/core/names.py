@@ -1,4 +1,4 @@
-"""Names: look-ups with the nearest known name, and names that a reader could confuse."""
+"""Names: look-ups that suggest the nearest known name, visits of sites, and confusable names."""
 
 import difflib
 import functools
@@ -24,7 +24,9 @@ def unknown_name(
     kind : str
         Kind of thing that is named, e.g. "model".
     name : str
+        The unknown name.
     known : iterable of str
+        All names that would have been right.
     where : str
         Place for the error message.
 
@@ -42,7 +44,7 @@ def unknown_name(
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") -> T:
-    """Return the entry of a table, or raise `unknown_name`.
+    """Return the entry of a table under a name, or raise the error of `unknown_name`.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") ->
 def check_names(
     kind: str, names: Iterable[str], known: Collection[str], *, where: str = ""
 ) -> None:
-    """Raise `unknown_name` for the first name that is not known.
+    """Raise the error of `unknown_name` for the first name that is not known.
 
     Parameters
     ----------
@@ -90,6 +92,7 @@ def two_spellings(names: Iterable[str]) -> str:
 
 
 # -- visits of sites -------------------------------------------------------------------------------
+# With `visits` above 1 the training subjects of a site arrive in portions. Each portion is a visit.
 _VISIT = re.compile(r" \(visit \d+\)$")
 
 
@@ -99,7 +102,7 @@ def visit_name(site: str, visit: int) -> str:
 
 
 def site_of_visit(name: str) -> str:
-    """Return the site of a visit.
+    """Return the name of the site that a visit belongs to.
 
     Examples
     --------
@@ -110,7 +113,7 @@ def site_of_visit(name: str) -> str:
 
 
 def with_visits(sites: Iterable[str], visits: int) -> tuple[str, ...]:
-    """Return the names of all visits: all sites once, then all of them again.
+    """Return the names of all visits in order: every site once, then every site again, and so on.
 
     Examples
     --------
@@ -118,7 +121,9 @@ def with_visits(sites: Iterable[str], visits: int) -> tuple[str, ...]:
     ('A', 'B', 'A (visit 2)', 'B (visit 2)')
     """
     sites = tuple(sites)
-    return tuple(visit_name(s, k) for k in range(1, visits + 1) for s in sites)
+    return tuple(
+        visit_name(site, visit) for visit in range(1, visits + 1) for site in sites
+    )
 
 
 # -- names of sites in any script ------------------------------------------------------------------
@@ -143,8 +148,9 @@ _ALIKE: dict[int, Any] = str.maketrans(
     "口二力夕卜八工へ"
     "DdNnUu",
 )
-for _two, _letters in {"ae": "ӔӕÆæ", "oe": "Œœ", "bl": "Ыы", "lo": "Юю"}.items():
-    _ALIKE |= dict.fromkeys(map(ord, _letters), _two)
+for _pair, _letters in {"ae": "ӔӕÆæ", "oe": "Œœ", "bl": "Ыы", "lo": "Юю"}.items():
+    _ALIKE |= dict.fromkeys(map(ord, _letters), _pair)
+# One character for each group of Latin letters and digits of one shape (1 and i like l, 5 like s).
 _SHAPES = str.maketrans("i1|0ı528", "lllolszb")
 
 
@@ -194,7 +200,7 @@ def look_alike(one: str, other: str) -> bool:
 
 
 def first_look_alikes(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two different names that look alike, in sorted order; None without."""
+    """Return the first two different names that look alike, in sorted order; None if no two do."""
     seen: dict[str, str] = {}
     for name in sorted(set(names)):
         for shape in sorted(name_shapes(name)):
@@ -206,11 +212,12 @@ def first_look_alikes(names: Iterable[str]) -> tuple[str, str] | None:
 
 @functools.lru_cache(maxsize=100_000)
 def name_shapes(name: str) -> frozenset[str]:
-    """Return the two forms by which names are compared.
+    """Return the two forms of a name by which `look_alike` compares it.
 
-    One has the shape of each letter, so that 1, l, I and Cyrillic Ӏ are equal, as are 5 and S. The
-    other is the name without case. Both have no accents. A run of spaces and signs is one hyphen
-    between two digits and nothing elsewhere, so that UM1 and UM_1 are equal but 1-11 and 11-1 are not.
+    The first form replaces each letter by one of its shape, so that 1, l, I and Cyrillic Ӏ are
+    equal, as are 5 and S. The second form is the name in lower case. Both are without accents. A
+    run of spaces and signs becomes one hyphen between two digits and nothing elsewhere, so that UM1
+    and UM_1 are equal but 1-11 and 11-1 are not.
     """
     plain = _SEPARATORS.sub("-", name).strip("-")
     joined = _NOT_BETWEEN_DIGITS.sub("", plain)
@@ -222,26 +229,28 @@ def name_shapes(name: str) -> frozenset[str]:
 
 
 def _is_letter_or_digit(character: str) -> bool:
-    category = unicodedata.category(character)
+    """Return whether a character is a visible letter, accent or digit of any script."""
+    category = unicodedata.category(character)  # L: letter, M: mark, Nd: decimal digit
     if category[0] not in "LM" and category != "Nd":
         return False
-    seen = character.isprintable() and category != "Me" and character not in BLANK
-    word = unicodedata.name(character, "")
-    return seen and not any(hidden in word for hidden in _INVISIBLE)
+    # Category Me: signs that enclose other characters.
+    visible = character.isprintable() and category != "Me" and character not in BLANK
+    unicode_name = unicodedata.name(character, "")
+    return visible and not any(hidden in unicode_name for hidden in _INVISIBLE)
 
 
 def _without_accent(character: str) -> str:
     """Return a letter without accent or stroke (e of é, l of ł) and in normal height (N of ɴ)."""
     base = unicodedata.normalize("NFD", character)[0]
-    word = unicodedata.name(base, "").split(" WITH ")[0]
-    word = word.replace("LATIN LETTER SMALL CAPITAL", "LATIN CAPITAL LETTER")
+    unicode_name = unicodedata.name(base, "").split(" WITH ")[0]
+    plain = unicode_name.replace("LATIN LETTER SMALL CAPITAL", "LATIN CAPITAL LETTER")
     try:
-        return unicodedata.lookup(word)
+        return unicodedata.lookup(plain)
     except KeyError:  # some letters exist with a stroke only
         return base
 
 
 def _without_marks(text: str) -> str:
     """Return text without combining marks of Latin, Greek and Cyrillic letters."""
-    apart = unicodedata.normalize("NFD", text)
-    return "".join(c for c in apart if not "\u0300" <= c <= "\u036f")
+    decomposed = unicodedata.normalize("NFD", text)  # letter, then its marks
+    return "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f")

@@ -1,4 +1,7 @@
-"""Command-line options as dataclass fields, and the requests that several packages share."""
+"""Command-line options as dataclass fields.
+
+A *request* is a dataclass that holds the options of one command, one field per option.
+"""
 
 import re
 from dataclasses import MISSING, dataclass, fields
@@ -10,17 +13,17 @@ from fcforge.core.settings import Validated
 
 
 def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
-    """Field of a request.
+    """Return the dataclass field of one command-line option.
 
     Parameters
     ----------
     default
-        Without one the option must be given.
+        Default value; without one the option is required.
     help : str
-        What ``--help`` says.
+        Text for ``--help``.
     **more
-        ``metavar`` makes a positional argument; ``flag`` is the option's name where it is not the
-        field's (several names separated by blanks); ``several`` lets an option take several words.
+        ``metavar`` makes it a positional argument. ``flag`` is the option's name if it is not the
+        field's (several names separated by blanks). ``several`` lets it take several words.
     """
     metadata = {"help": help, **more}
     if isinstance(default, list):
@@ -39,12 +42,12 @@ class Request(Validated):
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
     def given(self, part: Any = None) -> dict[str, Any]:
-        """Return the values that differ from their defaults.
+        """Return the options that differ from their defaults, by field name.
 
         Parameters
         ----------
         part : dataclass, optional
-            Base class whose fields are returned; by default all fields.
+            Base class of the request; only its fields are returned. By default all fields.
         """
         values = {}
         for field in fields(part or self):
@@ -71,7 +74,7 @@ class JsonRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class PeopleRequest(Request):
-    """Options for reading a hospital's people."""
+    """Options for reading the people of a hospital from its data folder."""
 
     kind: Kind = option("auto", KIND)
     positive: str | None = option(

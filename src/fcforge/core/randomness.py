@@ -1,9 +1,10 @@
 """Explicit randomness: every generator is derived from a seed and names, never from a position.
 
 There are two kinds. `numpy_rng` and `torch_rng` are ordinary generators for work done once
-(splits, initialisation, minibatch order). `keep_mask` is a counter-based hash for work done
-inside a lifted training step: it is a pure function of an integer key, so a lane draws the
-same dropout mask alone, beside 119 other lanes, compiled, on a CPU or on a GPU.
+(splits, initialisation, minibatch order). `keep_mask`, `uniform` and `normal` hash an integer key
+and a counter. They serve training steps that are vectorised over lanes (a lane is one training run:
+one learner, one site order, one seed). As pure functions of the key they give a lane the same
+numbers alone, together with 119 other lanes, compiled, on a CPU or on a GPU.
 """
 
 import hashlib
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *names: str | int) -> int:
-    """Return a 63-bit integer from a seed and names (SHA-256, stable across versions)."""
+    """Return a 63-bit integer seed derived from a seed and names, e.g. a purpose and a site.
+
+    It is a hash (SHA-256), stable across machines and versions.
+    """
     text = "\x1f".join([str(seed), *map(str, names)])
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
@@ -36,21 +40,25 @@ def torch_rng(seed: int, *names: str | int) -> "torch.Generator":
     return torch.Generator().manual_seed(derive(seed, *names))
 
 
-def _mix(h: Any) -> Any:
-    """Apply Murmur3's 32-bit finaliser to int32 numbers of torch or numpy.
+def _mix(word: Any) -> Any:
+    """Hash int32 numbers (torch or numpy) by the finaliser of Murmur3.
 
-    Products wrap around; masks make the shifts logical.
+    Products wrap around at 32 bits. The masks turn the arithmetic shifts of signed integers into
+    logical ones.
     """
-    h = h ^ ((h >> 16) & 0xFFFF)
-    h = h * -2048144789  # 0x85EBCA6B as a signed 32-bit integer
-    h = h ^ ((h >> 13) & 0x7FFFF)
-    h = h * -1028477387  # 0xC2B2AE35
-    return h ^ ((h >> 16) & 0xFFFF)
+    word = word ^ ((word >> 16) & 0xFFFF)
+    word = word * -2048144789  # 0x85EBCA6B as a signed 32-bit integer
+    word = word ^ ((word >> 13) & 0x7FFFF)
+    word = word * -1028477387  # 0xC2B2AE35
+    return word ^ ((word >> 16) & 0xFFFF)
 
 
 def fold(key: "Tensor", number: "int | Tensor") -> "Tensor":
-    """Derive a new int32 key from `key` for a purpose or step `number`; works under vmap."""
-    if isinstance(number, int):  # wrap as an int32 tensor would
+    """Return a new int32 key derived from `key` and the number of a purpose or step.
+
+    It works under ``torch.func.vmap``.
+    """
+    if isinstance(number, int):  # wrap around as an int32 tensor would
         salt: int | Tensor = ((number * 0x9E3779B1 + 2**31) & 0xFFFFFFFF) - 2**31
     else:
         salt = number * -1640531535
@@ -58,26 +66,26 @@ def fold(key: "Tensor", number: "int | Tensor") -> "Tensor":
 
 
 def bits(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
-    """Return 31 random bits per entry (int32 tensor of `shape`), a hash of (key, position)."""
-    n = math.prod(shape)  # numpy here would break torch.compile's graph
-    return (_hashed(key, n) & 0x7FFFFFFF).reshape(shape)
+    """Return an int32 tensor of `shape` with 31 random bits per entry, a hash of (key, position)."""
+    size = math.prod(shape)  # numpy here would break torch.compile's graph
+    return (_hashed(key, size) & 0x7FFFFFFF).reshape(shape)
 
 
-def _hashed(key: "Tensor", n: int) -> "Tensor":
-    """Return `n` int32 numbers of 32 random bits."""
+def _hashed(key: "Tensor", size: int) -> "Tensor":
+    """Return `size` int32 numbers of 32 random bits, a hash of (key, position)."""
     import torch
 
-    counter = torch.arange(n, dtype=torch.int32, device=key.device)
+    counter = torch.arange(size, dtype=torch.int32, device=key.device)
     return _mix(_mix(counter * -1640531535 + key) ^ key)
 
 
 def uniform(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
-    """Return uniform numbers in (0, 1), float32."""
+    """Return a float32 tensor of `shape` with uniform numbers in (0, 1), a hash of `key`."""
     return (bits(key, shape).double() + 0.5).mul(2.0**-31).float()
 
 
 def normal(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
-    """Return standard normal numbers (Box-Muller), float32."""
+    """Return a float32 tensor of `shape` with standard normal numbers (Box-Muller), from `key`."""
     import torch
 
     u = uniform(fold(key, 1), shape)
@@ -87,20 +95,21 @@ def normal(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
 
 
 def dropped_of_256(p: float) -> int:
-    """Return the drop probability `p` in 256ths, at most 255."""
+    """Return the drop probability `p` as a whole number of 256ths, at most 255."""
     return min(round(p * 256), 255)
 
 
 def keep_mask(key: "Tensor", shape: tuple[int, ...], p: float) -> "Tensor":
     """Return an inverted-dropout mask: 0 with probability `p`, else 1 / (1 - p).
 
-    One hash gives four draws of 8 bits (a mask costs as much as a matrix product otherwise),
-    so `p` is rounded to a multiple of 1/256; the mask's mean is 1 for the rounded value.
+    One hash gives four draws of 8 bits, since with one hash per entry a mask costs as much as a
+    matrix product. `p` is therefore rounded to a multiple of 1/256. The expected value of the mask
+    is 1 for the rounded `p`.
 
     Parameters
     ----------
     key : Tensor, int32 scalar
-        Counter; equal keys give equal masks on every device.
+        Equal keys give equal masks on every device.
     shape : tuple of int
         Shape of the mask.
     p : float
@@ -112,10 +121,10 @@ def keep_mask(key: "Tensor", shape: tuple[int, ...], p: float) -> "Tensor":
     """
     import torch
 
-    n = math.prod(shape)  # numpy here would break torch.compile's graph
+    size = math.prod(shape)  # numpy here would break torch.compile's graph
     dropped = dropped_of_256(p)
-    u = _hashed(key, -(-n // 4))
-    draws = torch.stack([u & 255, (u >> 8) & 255, (u >> 16) & 255, (u >> 24) & 255])
-    kept = (draws >= dropped).to(torch.float32)
+    words = _hashed(key, -(-size // 4))  # a quarter of the entries, rounded up
+    octets = [words & 255, (words >> 8) & 255, (words >> 16) & 255, (words >> 24) & 255]
+    kept = (torch.stack(octets) >= dropped).to(torch.float32)
     mask = kept * (256.0 / (256 - dropped))
-    return mask.reshape(-1)[:n].reshape(shape)
+    return mask.reshape(-1)[:size].reshape(shape)

@@ -1,9 +1,10 @@
-"""Registries: everything that a config or the command line can name, from packages and plug-ins.
+"""Registries: tables of the methods, models and so on that a config or the command line can name.
 
-One mechanism serves methods, models, generators, datasets and commands: an entry point of the group
-``fcforge.methods``, ``fcforge.models``, ``fcforge.generators``, ``fcforge.datasets`` or
-``fcforge.commands``. A registry can also import a member by the name ``"module:object"``; this runs
-the module's code, so that only a config of the user may ask for it (`Registry.import_member`).
+The members of a registry come from fcforge itself and from plug-ins: installed packages that have an
+entry point of the group ``fcforge.methods``, ``fcforge.models``, ``fcforge.generators``,
+``fcforge.datasets`` or ``fcforge.commands``. A registry can also import a member by the name
+``"module:object"``. This runs the module's code, so that only a config of the user may request it
+(`Registry.import_member`).
 """
 
 import sys
@@ -21,7 +22,7 @@ REMOVE = "Correct or uninstall the plug-in."
 
 
 class Registry(dict[str, T]):
-    """Members of one kind by name.
+    """Table of the members of one kind (methods, models, ...) by name.
 
     Parameters
     ----------
@@ -51,9 +52,10 @@ class Registry(dict[str, T]):
         super().__init__(sorted(members.items()))
 
     def import_member(self, name: str) -> None:
-        """Import the member that is named ``"module:object"``. Other names are left alone.
+        """Import and register the member named ``"module:object"``; do nothing for other names.
 
-        Names in files of others never get here: a look-up finds only what is registered.
+        Call it only with names from the user's own config. Names from files of others are looked up
+        among the registered members and never imported.
         """
         if ":" in name and name not in self:
             where = f"'{name}'"
@@ -68,9 +70,14 @@ def load_plugins(
     Parameters
     ----------
     group : str
+        Entry-point group, e.g. ``"fcforge.methods"``.
     on_error : callable, optional
         Called with the error of a plug-in that cannot be imported; the others are still yielded.
         Without it the error is raised.
+
+    Yields
+    ------
+    (str, object, str)
     """
     for entry in entry_points(group=group):
         where = f"entry point '{entry.name}' of group {group}"
@@ -79,10 +86,9 @@ def load_plugins(
         except Exception as error:
             if isinstance(error, ModuleNotFoundError) and error.name == "torch":
                 raise  # reported as a missing extra of fcforge
-            what = (
-                f"{entry.value} cannot be imported ({type(error).__name__}: {error})."
-            )
-            problem = ConfigError(what, where=where, do=REMOVE)
+            reason = f"{type(error).__name__}: {error}"
+            message = f"{entry.value} cannot be imported ({reason})."
+            problem = ConfigError(message, where=where, do=REMOVE)
             if on_error is None:
                 raise problem from error
             on_error(problem)
@@ -108,7 +114,7 @@ def import_object(name: str) -> Any:
 
 
 def source_file(name: str) -> str | None:
-    """Return the source file of the imported module of ``"module:object"``."""
+    """Return the source file of ``"module:object"``; None if the module is not imported."""
     module = sys.modules.get(name.partition(":")[0])
     return getattr(module, "__file__", None)
 
@@ -116,10 +122,10 @@ def source_file(name: str) -> str | None:
 def registered(
     package: str, base: type[Any], convert: Callable[[Any, str], Any] | None = None
 ) -> Registry[Any]:
-    """Return all classes that derive from `base`, by their `name`.
+    """Return the registry of the classes that derive from `base`, by their `name`.
 
-    A class is registered by its file in the package, or by an entry point of the group that bears
-    the package's name, e.g. ``fcforge.methods``.
+    A class is registered by being defined in a module of the package, or by an entry point of the
+    group that bears the package's name, e.g. ``fcforge.methods``.
 
     Parameters
     ----------
@@ -127,9 +133,9 @@ def registered(
         Package whose modules are imported, e.g. ``"fcforge.methods"``.
     base : type
         Base class. Only subclasses that are not abstract and have a ``name`` of their own count.
-
     convert : callable, optional
-        Called with an imported object and its name; returns the object or a class made of it.
+        Called with a plug-in's object and its name. Returns the object, or a class made from it
+        (e.g. from a `torch.nn.Module`).
 
     Raises
     ------
@@ -138,6 +144,7 @@ def registered(
     """
 
     def adopt(candidate: Any, name: str, where: str) -> Any:
+        """Return a plug-in's class, with a name; raise `ConfigError` for anything else."""
         if convert is not None:
             candidate = convert(candidate, name)
         if not (isinstance(candidate, type) and issubclass(candidate, base)):
@@ -147,12 +154,12 @@ def registered(
             candidate.name = name  # type: ignore[attr-defined]
         return candidate
 
-    own: dict[str, Any] = {}
-    for place in iter_modules(import_module(package).__path__):
-        module = import_module(f"{package}.{place.name}")
+    classes: dict[str, Any] = {}
+    for submodule in iter_modules(import_module(package).__path__):
+        module = import_module(f"{package}.{submodule.name}")
         for value in vars(module).values():
             derived = isinstance(value, type) and issubclass(value, base)
             concrete = derived and value is not base and not isabstract(value)
             if concrete and "name" in vars(value):
-                own[value.name] = value
-    return Registry(package, adopt, own)
+                classes[value.name] = value
+    return Registry(package, adopt, classes)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fcforge.core.component import Component
 
 T = TypeVar("T")
-MOST_LEVELS = 32  # of tables and lists in a config
+MOST_LEVELS = 32  # deepest nesting of tables and lists in a config
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ SHARE_BELOW_ONE = Bound(
 def limits(**bounds: Bound | tuple[Bound, ...]) -> Callable[[T], T]:
     """Return a decorator that sets limits of a dataclass's fields or a function's parameters.
 
-    Subclasses inherit the limits. A limit applies to numbers and lists; None and words, where the
-    field's type allows them, pass. The decorator stands above ``@dataclass``.
+    Subclasses inherit the limits. A limit applies to numbers and lists. None and text pass where the
+    field's type allows them. The decorator stands above ``@dataclass``.
 
     Parameters
     ----------
     **bounds
-        A bound, or several that are checked in turn, by name of the field or parameter.
+        By name of the field or parameter, its bound, or a tuple of bounds that are checked in turn.
 
     Examples
     --------
@@ -129,13 +129,20 @@ def limits(**bounds: Bound | tuple[Bound, ...]) -> Callable[[T], T]:
 
 @cache
 def field_limits(target: Any) -> Mapping[str, tuple[Bound, ...]]:
-    """Return the limits of a dataclass's fields or a function's parameters, by name."""
+    """Return the bounds of a dataclass's fields or a function's parameters, by name.
+
+    Parameters
+    ----------
+    target : dataclass or callable
+        Those that `limits` decorated; of a dataclass, its base classes count, too.
+    """
     merged: dict[str, tuple[Bound, ...]] = {}
     for owner in reversed(getattr(target, "__mro__", (target,))):
         merged |= vars(owner).get("_limits", {})
     return merged
 
 
+# Conditions of the plain types, in the words of TOML.
 _PLAIN: dict[Any, Bound] = {
     bool: Bound(
         lambda v: isinstance(v, bool), "is not true or false", "Use true or false."
@@ -156,7 +163,7 @@ _PLAIN: dict[Any, Bound] = {
 
 
 class Invalid(NamedTuple):
-    """Reason why a value is refused, and advice on what to use instead."""
+    """Reason why a value is refused, e.g. "is too small", and advice on what to use instead."""
 
     wrong: str
     use: str
@@ -170,10 +177,11 @@ def validation_error(
     Parameters
     ----------
     hint : type
-        May be a union, a ``Literal`` of choices, or a list, tuple or mapping.
+        Annotation: a type, a union, a ``Literal`` of choices, or a list, tuple or mapping.
     value
+        Value to check.
     bounds : sequence of Bound
-        Not applied to None and text.
+        Conditions that the value must meet unless it is None or text.
     """
     if invalid := _type_error(hint, value):
         return invalid
@@ -183,10 +191,11 @@ def validation_error(
 
 
 def _type_error(hint: Any, value: Any) -> Invalid | None:
+    """Return why a value does not fit the annotation `hint`; None if it fits."""
     origin = get_origin(hint)
     args = get_args(hint)
     if origin in (Union, UnionType):
-        errors = [_type_error(h, value) for h in args]
+        errors = [_type_error(alternative, value) for alternative in args]
         return None if None in errors else errors[0]
     if origin is Literal:
         if value in args:
@@ -198,6 +207,7 @@ def _type_error(hint: Any, value: Any) -> Invalid | None:
 
 
 def _bounds_error(bounds: Sequence[Bound], value: Any) -> Invalid | None:
+    """Return the first bound that a value does not meet, as reason and advice; None if it meets all."""
     for bound in bounds:
         if not bound.holds(value):
             return Invalid(bound.wrong, bound.use)
@@ -205,7 +215,16 @@ def _bounds_error(bounds: Sequence[Bound], value: Any) -> Invalid | None:
 
 
 def _items_error(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | None:
-    """Return why `value` is not a list of the types `args` (one each where `fixed`)."""
+    """Return why a value is not a list or tuple with items of the right types; None if it is.
+
+    Parameters
+    ----------
+    args : tuple of type
+        Arguments of the annotation, e.g. ``(int, str)`` of ``tuple[int, str]``.
+    fixed : bool
+        Whether `args` has one type per item; otherwise its first type is that of all items.
+    value
+    """
     if not isinstance(value, (list, tuple)):
         return Invalid("is not a list", "Use [...].")
     if fixed and len(value) != len(args):
@@ -218,6 +237,7 @@ def _items_error(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | No
 
 
 def _plain_type_error(kind: Any, value: Any) -> Invalid | None:
+    """Return why a value is not an instance of a class without type arguments; None if it is."""
     if kind in _PLAIN:
         return _bounds_error((_PLAIN[kind],), value)
     if kind is Any or not isinstance(kind, type) or isinstance(value, kind):
@@ -229,7 +249,7 @@ def _plain_type_error(kind: Any, value: Any) -> Invalid | None:
 
 @cache
 def field_types(target: Any) -> Mapping[str, Any]:
-    """Return the types of a dataclass's fields or a function's parameters, by name."""
+    """Return the annotations of a dataclass's fields or a function's parameters, by name."""
     hints = get_type_hints(target)
     if is_dataclass(target):
         return {field.name: hints[field.name] for field in fields(target)}
@@ -240,15 +260,16 @@ def _require(target: Any, name: str, value: Any, where: str) -> None:
     """Raise `ConfigError` if a value does not fit the field or parameter `name` of `target`."""
     hint, bounds = field_types(target)[name], field_limits(target).get(name, ())
     if invalid := validation_error(hint, value, bounds):
-        shown = list(value) if isinstance(value, tuple) else value  # as TOML writes it
-        message = f"{name} = {shown!r} {invalid.wrong}."
+        as_in_toml = list(value) if isinstance(value, tuple) else value
+        message = f"{name} = {as_in_toml!r} {invalid.wrong}."
         raise ConfigError(message, where=where, do=invalid.use)
 
 
 class Validated:
-    """Dataclass whose instances are checked against their fields' types and limits."""
+    """Base class of dataclasses whose instances are checked against their fields' types and limits."""
 
     def __post_init__(self) -> None:
+        """Raise `ConfigError` for the first field whose value does not fit."""
         cls: Any = type(self)
         for name in field_types(cls):
             _require(cls, name, getattr(self, name), self.where())
@@ -260,7 +281,7 @@ class Validated:
 
 
 class Checked(Validated):
-    """Validated dataclass that a config can name and fill.
+    """Base class of validated dataclasses that a config can name and fill.
 
     Attributes
     ----------
@@ -294,7 +315,15 @@ class Checked(Validated):
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
-        """Return an instance of a preset ("default": all defaults) with `changes` applied."""
+        """Return an instance with the values of a preset, some of them replaced.
+
+        Parameters
+        ----------
+        name : str
+            A preset of the class, or "default" for all defaults.
+        **changes
+            Values in place of the preset's.
+        """
         return cls(**{**cls.presets.get(name, {}), **changes})
 
 
@@ -306,7 +335,7 @@ def checked(
     base: Any = None,
     hidden: Any = (),
 ) -> dict[str, Any]:
-    """Return settings from a config as keyword arguments of a dataclass or function.
+    """Check settings from a config and return them as keyword arguments of a dataclass or function.
 
     A list becomes a tuple where the type is a tuple, and a table becomes the nested dataclass. The
     function therefore also inverts `dataclasses.asdict` followed by ``json.dumps``.
@@ -314,7 +343,9 @@ def checked(
     Parameters
     ----------
     target : dataclass or callable
+        What the keyword arguments are for.
     params : mapping
+        Settings by name, as TOML or JSON has them.
     where : str
         Place of the settings for error messages.
     base : instance of target, optional
@@ -331,12 +362,14 @@ def checked(
     ConfigError
         When a setting is unknown or its value does not fit.
     """
-    hints = {k: h for k, h in field_types(target).items() if k not in hidden}
+    hints = {
+        name: hint for name, hint in field_types(target).items() if name not in hidden
+    }
     values = {}
     for name, value in params.items():
         if name not in hints:
-            words = {"preset": "presets", "variant": "variants"}
-            extra = [word for word in words if getattr(target, words[word], None)]
+            tables = {"preset": "presets", "variant": "variants"}
+            extra = [word for word in tables if getattr(target, tables[word], None)]
             raise unknown_name("setting", name, [*hints, *extra], where=where)
         values[name] = _read(
             hints[name], value, f"{where}: {name}", getattr(base, name, None)
@@ -346,7 +379,20 @@ def checked(
 
 
 def _read(hint: Any, value: Any, where: str, base: Any = None) -> Any:
-    """Return a config's value as `hint` needs it: a table as dataclass, a list as tuple."""
+    """Return a value of a config as the annotation `hint` needs it.
+
+    A table becomes a dataclass and a list a tuple, where the annotation has one. Other values are
+    returned as they are; `_require` checks them.
+
+    Parameters
+    ----------
+    hint : type
+    value
+    where : str
+        Place of the value for error messages.
+    base : object, optional
+        Present value of the setting: a table changes this dataclass.
+    """
     for kind in (hint, *get_args(hint)):
         if is_dataclass(kind) and isinstance(value, Mapping):
             return make(kind, value, where, base=_instance(kind, base))
@@ -357,7 +403,10 @@ def _read(hint: Any, value: Any, where: str, base: Any = None) -> Any:
 
 
 def _instance(kind: Any, value: Any) -> Any:
-    """Return the instance of a dataclass that a value is or names: a variant's word; else None."""
+    """Return a value if it is an instance of the dataclass `kind`, or the variant that it names.
+
+    Other values give None.
+    """
     variants = getattr(kind, "variants", {})
     if isinstance(value, str) and value in variants:
         return variants[value]()
@@ -367,14 +416,15 @@ def _instance(kind: Any, value: Any) -> Any:
 def make(
     cls: Any, params: Mapping[str, Any], where: str, *, base: Any = None, **given: Any
 ) -> Any:
-    """Return a dataclass instance from a config's settings.
+    """Return a dataclass instance made from the settings of a config.
 
     Parameters
     ----------
     cls : dataclass
+        Class of the instance, or the one that has the variants.
     params : mapping
-        Settings; ``variant`` names one of the class's variants, ``preset`` one of its presets,
-        which the other settings change.
+        Settings by name. ``variant`` chooses one of the class's variants, and ``preset`` one of its
+        presets, whose values the other settings replace.
     where : str
         Place of the settings for error messages.
     base : instance of cls, optional
@@ -447,24 +497,24 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If the text is no TOML (`tomllib.TOMLDecodeError`), is nested more deeply than 32 levels,
-        or holds a number with thousands of digits.
+        If the text is no TOML (`tomllib.TOMLDecodeError`), if its tables or lists are nested more
+        than `MOST_LEVELS` deep, or if it holds a number with thousands of digits.
     """
     try:
         data = tomllib.loads(text)
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
-    level: list[Any] = [data]
+    values: list[Any] = [data]  # all values at one depth
     for _ in range(MOST_LEVELS):
-        inside: list[Any] = []
-        for value in level:
+        deeper: list[Any] = []
+        for value in values:
             if isinstance(value, dict):
-                inside += value.values()
+                deeper += value.values()
             elif isinstance(value, list):
-                inside += value
-        if not inside:
+                deeper += value
+        if not deeper:
             return data
-        level = inside
+        values = deeper
     raise ValueError(
         f"its tables or lists are nested more than {MOST_LEVELS} levels deep"
     )
@@ -478,12 +528,13 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     data : dict
         Config; missing tables are created.
     settings : sequence of str
-        Each ``path=value``. Values are read as TOML; a bare word is text.
+        Each of the form ``path=value``, e.g. ``training.epochs=5``. Values are read as TOML; a bare
+        word is text.
 
     Raises
     ------
     ConfigError
-        When a setting has another form or its path leads through a value.
+        When a setting has another form, or its path leads through something that is not a table.
     """
     for setting in settings:
         path, equals, text = setting.partition("=")
@@ -507,7 +558,18 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
 
 
 def override_only(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Apply `override`, but raise `ConfigError` for tables that `data` does not have."""
+    """Apply settings as `override` does, but only within tables that `data` already has.
+
+    Parameters
+    ----------
+    data, settings
+        As in `override`.
+
+    Raises
+    ------
+    ConfigError
+        Also when a setting would create a table.
+    """
     names = list(data)
     changed = override(data, settings)
     for name, table in changed.items():

@@ -34,24 +34,26 @@ FOLDS = Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")
 )
 @dataclass(frozen=True)
 class Training(Checked):
-    r"""Training of a network at one site; equal for every method of an experiment.
+    r"""Settings of the training of a network at one site, equal for every method of an experiment.
 
     Attributes
     ----------
     epochs, batch_size : int
-    weight_decay, clip : float
-        Adam's weight decay, added to the gradient (not decoupled as in AdamW), and the largest
-        gradient norm, as in the authors' code.
+    weight_decay : float
+        Adam's weight decay, added to the gradient (not decoupled as in AdamW).
+    clip : float
+        Largest norm of the gradient; longer gradients are scaled down to it.
     lr : float or None
-        None takes the model's own rate from the paper's hyper-parameter table.
+        Learning rate; None takes the model's own from the paper's hyper-parameter table.
     selection : {"fixed", "inner_val"}
-        Last epoch, or the epoch with the lowest loss on the validation part cut from train.
+        Which epoch's network is kept: the last, or the one with the lowest loss on the validation
+        part that is cut from the training part.
     precision : {"float32", "tf32"}
         Precision of matrix products; parameters, sums and all else stay in float32. ``tf32``
         rounds factors to 10 bits of mantissa on an NVIDIA card and is float32 on a CPU.
     public_replay : int
-        In a run with a base model: public subjects that join every batch, drawn at random. Public
-        people may be kept, by any method.
+        In a run with a base model: number of public subjects that join every batch, drawn at
+        random. They are public, so that any method may keep them.
     public_pull : float
         In a run with a base model: strength :math:`s` of the penalty
         :math:`\tfrac{s}{2} \|\theta - \theta_0\|^2` on the distance from the parameters
@@ -77,10 +79,21 @@ class Training(Checked):
 
 @dataclass(frozen=True)
 class LearnerSpec:
-    """One row of the results table: a method on a model, with a generator where it needs one.
+    """Specification of a learner: a method on a model, with a generator where it needs one.
 
-    `training` overrides some of the experiment's training settings for this learner alone, e.g.
-    ``{"weight_decay": 0.1}``. `base_model` allows it the run's base model.
+    A learner is one row of the results table.
+
+    Attributes
+    ----------
+    method, model : Component
+    generator : Component or None
+    title : str
+        Name of the row; by default ``method/model``.
+    training : mapping
+        Training settings in place of the experiment's, for this learner alone, e.g.
+        ``{"weight_decay": 0.1}``.
+    base_model : bool
+        Whether the learner begins from the run's base model, if the run has one.
     """
 
     method: Component
@@ -91,7 +104,8 @@ class LearnerSpec:
     base_model: bool = True
 
     def __post_init__(self) -> None:
-        if not self.title:  # the row's name
+        """Set the default title."""
+        if not self.title:
             object.__setattr__(self, "title", f"{self.method.name}/{self.model.name}")
 
     def __hash__(self) -> int:
@@ -101,7 +115,14 @@ class LearnerSpec:
 
 @dataclass(frozen=True)
 class BaseModelSpec:
-    """Public subjects of a base model: a dataset, and the hash of its content if known."""
+    """Public subjects that a base model is fitted on.
+
+    Attributes
+    ----------
+    dataset : Component
+    sha256 : str
+        Hash of the dataset's content (`Cohort.content_sha256`), or "" before it is read.
+    """
 
     dataset: Component
     sha256: str = ""
@@ -115,7 +136,7 @@ class BaseModelSpec:
 )
 @dataclass(frozen=True, kw_only=True)
 class Conditions(Checked):
-    """Settings that all runs of an experiment share, beside the dataset.
+    """Settings that all runs of an experiment share, apart from the dataset.
 
     Attributes
     ----------
@@ -125,18 +146,19 @@ class Conditions(Checked):
     test_fraction, val_fraction : float
         Share of a site's subjects that is tested, and share of the rest that is validated on.
     folds : int
-        With k > 0 folds, seed s tests fold ``s % k`` of repeat ``s // k``, so that k seeds in a
-        row test everybody once. With 0 every seed tests `test_fraction` at random.
+        Number k of folds of cross-validation. Seed s tests fold ``s % k`` of repetition ``s // k``,
+        so that k seeds in a row test everybody once. With 0 folds every seed tests a random
+        `test_fraction`.
     visits : int
-        Portions in which a site's training subjects arrive: the order is gone through so many
-        times, each time with further subjects. All visits of a site share its test subjects.
+        Number of portions in which a site's training subjects arrive. The site order is gone through
+        as many times, each time with further subjects. All visits of a site share its test subjects.
     confounds : tuple of str
         Covariates whose effect is removed from every scan.
     base_model : BaseModelSpec or None
         Public subjects that a base model is fitted on.
     own_threshold : bool
-        Show every run a second time with each site's own threshold
-        (`fcforge.experiments.site_thresholds`).
+        Whether the tables show every run a second time, with a decision threshold fitted for each
+        site (`fcforge.experiments.site_thresholds`).
     """
 
     training: Training = field(default_factory=Training)
@@ -151,12 +173,12 @@ class Conditions(Checked):
     own_threshold: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain nested dictionaries, which `from_json` reads."""
+        """Return the conditions as nested dictionaries of plain values, which `from_json` reads."""
         return json.loads(json.dumps(asdict(self)))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the conditions that `to_json` has written, also by an earlier version.
+        """Return the conditions that `to_json` has written, in this or an earlier version of fcforge.
 
         Raises
         ------
@@ -165,13 +187,19 @@ class Conditions(Checked):
         """
         settings = _with_present_names(data)
         if settings.pop("harmonise", "none") != "none":
-            raise ConfigError("its scans were harmonised, which runs no longer do.")
+            raise ConfigError(
+                "its scans were harmonised, which this version of fcforge cannot do."
+            )
         return cls(**checked(cls, settings, cls.where()))
 
 
 def _with_present_names(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored settings of a run, an experiment or a learner with the names of today."""
-    settings = {("base_model" if k == "start" else k): v for k, v in data.items()}
+    """Return stored settings of a run, an experiment or a learner under their present names.
+
+    Earlier versions called `base_model` "start".
+    """
+    renamed = {"start": "base_model"}
+    settings = {renamed.get(name, name): value for name, value in data.items()}
     if isinstance(settings.get("learner"), Mapping):
         settings["learner"] = _with_present_names(settings["learner"])
     if isinstance(settings.get("learners"), list):
@@ -184,11 +212,23 @@ def _with_present_names(data: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunSpec(Conditions):
-    """Everything that determines a run (`fcforge.experiments.run_keys` derives its key).
+    """Specification of a run: everything that determines its numbers.
 
-    A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
-    RunSpec too (`prefix`). With `left_out` a fold of every site's training subjects is scored
-    instead of trained on.
+    `fcforge.experiments.run_keys` derives its key. Runs whose orders begin with the same sites share
+    the training at these sites: all orders form a prefix tree. A node of the tree is the training at
+    one site after certain others. It is described by the RunSpec of its shorter order (`prefix`).
+
+    Attributes
+    ----------
+    dataset : Component
+    learner : LearnerSpec
+    order : tuple of str
+        Sites in the order in which they are learned.
+    seed : int
+    data_sha256 : str
+        Hash of the dataset's content (`Cohort.content_sha256`), or "" before it is read.
+    left_out : int or None
+        For tuning: the fold of every site's training subjects that is scored instead of trained on.
     """
 
     kind: ClassVar[str] = "run"
@@ -205,9 +245,11 @@ class RunSpec(Conditions):
 
     @property
     def fitted_on(self) -> tuple[str, ...]:
-        """Sites whose training parts the confound step is fitted on; none where a base model has it."""
-        return (
-            tuple(sorted(self.order))
-            if self.confounds and self.base_model is None
-            else ()
-        )
+        """Sites whose training parts the removal of confounds is fitted on.
+
+        None without confounds, and none in a run with a base model: the removal is then fitted on the
+        public subjects.
+        """
+        if not self.confounds or self.base_model is not None:
+            return ()
+        return tuple(sorted(self.order))

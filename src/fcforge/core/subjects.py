@@ -21,8 +21,9 @@ class FCBatch:
     ----------
     fc : Tensor of shape (n_subjects, n_rois, n_rois), float32
         Pearson correlation matrices, symmetric, unit diagonal.
-    y : Tensor of shape (n_subjects,), int64, or float32 of a number
-        0 = control, 1 = patient, 2 and up further classes; of a number `Target.scaled`.
+    y : Tensor of shape (n_subjects,), int64 or float32
+        Classes as int64: 0 = control, 1 = patient, 2 and up further classes. A numeric target is
+        float32, scaled by `Target.scaled`.
     weight : Tensor of shape (n_subjects,), float64, optional
         Positive weights of the subjects in training; None gives all the weight 1.
     """
@@ -35,13 +36,20 @@ class FCBatch:
     def from_numpy(
         cls, fc: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
     ) -> "FCBatch":
-        """Return a batch of arrays of shape (n, R, R), (n,) and (n,)."""
+        """Return the batch of n subjects with R ROIs.
+
+        Parameters
+        ----------
+        fc : ndarray of shape (n, R, R)
+        y : ndarray of shape (n,)
+        weight : ndarray of shape (n,), optional
+        """
         import torch
 
-        kind = np.float32 if y.dtype.kind == "f" else np.int64
+        y_type = np.float32 if y.dtype.kind == "f" else np.int64
         return cls(
             torch.from_numpy(np.ascontiguousarray(fc, dtype=np.float32)),
-            torch.from_numpy(np.ascontiguousarray(y, dtype=kind)),
+            torch.from_numpy(np.ascontiguousarray(y, dtype=y_type)),
             None if weight is None else torch.from_numpy(weight.astype(np.float64)),
         )
 
@@ -58,7 +66,7 @@ class FCBatch:
 
     @property
     def weights(self) -> "Tensor":
-        """Weights (n,) of the subjects; 1 where none are given."""
+        """Weights of the subjects, shape (n_subjects,); 1 each where `weight` is None."""
         import torch
 
         if self.weight is None:
@@ -79,18 +87,18 @@ class FCBatch:
         return FCBatch(self.fc[index], self.y[index], weight)
 
     def to(self, device: Any) -> "FCBatch":
-        """Return the batch on a device."""
+        """Return a copy of the batch on a torch device."""
         weight = None if self.weight is None else self.weight.to(device)
         return FCBatch(self.fc.to(device), self.y.to(device), weight)
 
 
 @dataclass(frozen=True)
 class Site:
-    """One hospital: its subjects in three splits that share nobody.
+    """Subjects of one hospital in three splits that share nobody.
 
-    A learner may see `train` and `val` while the site is open; only the evaluator reads `test`.
-    `val` is cut from the training part. If nothing is chosen on it, `learning` returns it to the
-    training part.
+    A learner may see `train` and `val` while the site is open, that is while it is being learned.
+    Only the evaluator reads `test`. `val` is cut from the training part. If no epoch is chosen by
+    it, `learning` returns it to the training part.
 
     Parameters
     ----------
@@ -109,7 +117,7 @@ class Site:
     covariates: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     def learning(self, *, with_val: bool) -> FCBatch:
-        """Return the subjects that a learner trains on: train, and val if `with_val`."""
+        """Return the subjects that a learner trains on: `train`, joined by `val` if `with_val`."""
         if with_val and len(self.val):
             return FCBatch.concat([self.train, self.val])
         return self.train

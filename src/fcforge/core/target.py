@@ -15,16 +15,16 @@ Kind = Literal["two classes", "more classes", "number"]
 class Target:
     """The prediction target of each person: one of several classes, or a number between limits.
 
-    Loss, scores, metrics and tables follow from the kind of the target. Learners see a number
-    scaled so that its limits are -1 and +1, the values of controls and patients in the closed
-    forms. Penalties and sensitivities are therefore those of two classes.
+    Loss, scores, metrics and tables follow from the kind of the target. Learners receive a number
+    scaled so that its limits are -1 and +1. Ridge regression codes controls and patients by the same
+    two values, so that its penalty and its bound for privacy apply to both kinds of target.
 
     Attributes
     ----------
     name : str
         ``"diagnosis"``, or the covariate that is predicted.
     classes : tuple of str
-        Words of the data for the classes, controls first; empty if the target is a number.
+        Names of the classes as the data write them, controls first; empty if the target is a number.
     limits : (float, float)
         Limits of the number, agreed in advance and known to all. No person may lie outside.
     """
@@ -66,30 +66,31 @@ class Target:
 
     @property
     def columns(self) -> int:
-        """Number of regression targets in closed forms: classes minus one, or one for a number."""
+        """Number of target columns of a ridge regression: classes minus one, or one for a number."""
         return max(1, self.outputs - 1)
 
     def fits(self, other: "Target") -> bool:
         """Return whether one model can learn this target and `other`.
 
-        Name, number of outputs and limits must agree. Two classes may have other words; of more
-        classes, each must share a word with the class in the same place.
+        Name, number of outputs and limits must agree. Two classes may be called differently. Of more
+        than two, each must share a name with the class in the same place; a class has several names
+        if they are joined by slashes.
         """
-        same = (self.name, self.outputs, self.limits)
-        if same != (other.name, other.outputs, other.limits):
+        shape = (self.name, self.outputs, self.limits)
+        if shape != (other.name, other.outputs, other.limits):
             return False
-        words = zip(self.classes, other.classes, strict=True)
+        pairs = zip(self.classes, other.classes, strict=True)
         if self.kind != "more classes":
             return True
-        return all(set(a.split("/")) & set(b.split("/")) for a, b in words)
+        return all(set(a.split("/")) & set(b.split("/")) for a, b in pairs)
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
-        """Return numbers as learners see them: -1 to 1 between the limits."""
+        """Return numbers as learners receive them: -1 at the lower limit, +1 at the upper."""
         low, high = self.limits
         return (2 * values - low - high) / (high - low)
 
     def restored(self, values: np.ndarray) -> np.ndarray:
-        """Invert `scaled`."""
+        """Return scaled numbers in their own unit: the inverse of `scaled`."""
         low, high = self.limits
         return (values * (high - low) + low + high) / 2
 
@@ -98,14 +99,22 @@ TWO_CLASSES = Target()
 
 
 def kind_of(scores: np.ndarray, y: np.ndarray) -> Kind:
-    """Return the kind of target that scores (n,) or (n, K) and truths (n,) belong to."""
+    """Return the kind of target that stored scores and targets of n subjects belong to.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,) or (n, K)
+        K probabilities per subject if there are K > 2 classes.
+    y : ndarray of shape (n,)
+        Classes (integers), or numbers (floats).
+    """
     if scores.ndim == 2:
         return "more classes"
     return "number" if y.dtype.kind == "f" else "two classes"
 
 
 def strata(y: np.ndarray) -> np.ndarray:
-    """Return the stratum (n,) of each person: the class, or the fifth of a number.
+    """Return the stratum of each of n people, shape (n,): the class, or the quintile of a number.
 
     Splits and resampling keep the shares of the strata. With fewer than 40 people a number has
     fewer than five strata, of at least eight people each.
@@ -113,5 +122,6 @@ def strata(y: np.ndarray) -> np.ndarray:
     if y.dtype.kind != "f":
         return y
     n = len(y)
-    place = np.argsort(np.argsort(y, kind="stable"))
-    return place * max(1, min(5, n // 8)) // max(n, 1)
+    rank = np.argsort(np.argsort(y, kind="stable"))
+    n_strata = max(1, min(5, n // 8))
+    return rank * n_strata // max(n, 1)

@@ -1,4 +1,7 @@
-"""The log of a network's training at one site: series of numbers by epoch."""
+"""The log of a network's training at one site: series of numbers by epoch.
+
+A *lane* is one training run: one learner, one site order, one seed. Each lane has its own log.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,10 +25,10 @@ class Entry(NamedTuple):
     name : str
         Such as ``loss/current``, ``learning rate``, ``replay/quota`` or ``generator/kl``.
     past_site : str
-        Past site that the number belongs to, or "".
+        Past site that the number belongs to, e.g. its share of the replay; "" if to none.
     epoch : int
-        Epoch from 1, of the network or, under ``generator/``, of the generator. What a refresh
-        chose has the number of the epoch that it came before.
+        Epoch, counted from 1: of the network or, for names under ``generator/``, of the generator.
+        Choices of replayed subjects carry the number of the epoch that they precede.
     value : float
     """
 
@@ -42,11 +45,11 @@ class SiteLog:
         self._series: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
 
     def add(self, name: str, epoch: int, value: float, past_site: str = "") -> None:
-        """Note a number, rounded to float32."""
+        """Add a number, rounded to float32; arguments as in `Entry`."""
         self._series[name, past_site][epoch] = float(str(np.float32(value)))
 
     def add_history(self, history: Mapping[str, Iterable[float]]) -> None:
-        """Note the terms of the loss that a generator was fitted with."""
+        """Add the terms of a generator's loss: by name of the term, its value at each epoch."""
         for name, values in history.items():
             for epoch, value in enumerate(values, 1):
                 self.add(f"{GENERATOR}/{name}", epoch, float(value))
@@ -58,7 +61,7 @@ class SiteLog:
                 yield Entry(name, past_site, epoch, value)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return plain values, which `from_json` reads."""
+        """Return the log as plain values, which `entries_of` reads."""
         return [
             {
                 "name": name,
@@ -76,7 +79,7 @@ def entries_of(stored: Any) -> list[Entry]:
     Raises
     ------
     ValueError, TypeError, KeyError
-        If it is none.
+        If `stored` is not such a log.
     """
     entries = []
     for series in stored:

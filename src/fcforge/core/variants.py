@@ -9,10 +9,10 @@ from fcforge.core.names import look_up
 class Variants(type):
     """Metaclass that picks the class of a variant when an instance is made.
 
-    The root class has an empty dictionary ``variants``. Every class below it with a class
-    attribute ``variant`` of its own is registered there under that word. Calling any of them with
-    ``variant = word`` makes an instance of the class registered under the word; without it the
-    class that was called is used, which is the root for the default variant.
+    The root class has a dictionary ``variants``, at first empty. Every class that derives from it and
+    has a class attribute ``variant`` of its own is registered there under that word. Calling one of
+    these classes with ``variant = word`` makes an instance of the class registered under the word.
+    Without the argument the class itself is used; the root is the default variant.
 
     Examples
     --------
@@ -33,23 +33,23 @@ class Variants(type):
             cls.variants[body["variant"]] = cls
 
     def __call__(cls, *args: Any, variant: str | None = None, **settings: Any) -> Any:
-        """Make an instance of the variant's class."""
-        chosen = cls if variant is None else cls.of_variant(variant)
-        return type.__call__(chosen, *args, **settings)
+        """Return an instance of the variant's class, made with the other arguments."""
+        variant_class = cls if variant is None else cls.of_variant(variant)
+        return type.__call__(variant_class, *args, **settings)
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """Signature of the class: its own settings, then `variant`."""
+        """Signature that ``help()`` shows: the settings of the class, then `variant`."""
         init = vars(cls)["__init__"]
-        own = list(inspect.signature(init).parameters.values())[1:]
-        word = inspect.Parameter(
+        settings = list(inspect.signature(init).parameters.values())[1:]
+        variant = inspect.Parameter(
             "variant",
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=str | None,
         )
-        return inspect.Signature([*own, word])
+        return inspect.Signature([*settings, variant])
 
     def of_variant(cls, variant: str) -> Any:
-        """Return the class of a variant; a wrong word raises `ConfigError` with the known ones."""
+        """Return the class of a variant; raise `ConfigError`, which lists them, for another word."""
         return look_up("variant", variant, cls.variants)
