@@ -1,8 +1,11 @@
-"""FC matrices to graphs: pure functions on (n, R, R), one builder for real and synthetic.
+"""Graphs and features of FC matrices, by pure functions; real and synthetic subjects share them.
+
+Shapes: n subjects, R ROIs, E = R (R - 1) / 2 edges. An edge is a pair of ROIs and its value is
+their correlation; edges are listed row by row in the upper triangle.
 
 Nothing here is learned and no number of ROIs is assumed. Diagonals carry no information (1 in a
-stored correlation matrix, 0 or anything in a generated one), so every function overwrites them:
-a real and a synthetic subject with equal edges give equal graphs.
+stored correlation matrix, 0 or anything in a generated one), so every builder of a graph overwrites
+them: a real and a synthetic subject with equal edges give equal graphs.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +28,7 @@ def _eye_of(matrices: Tensor) -> Tensor:
 
 
 def without_diagonal(fc: Tensor) -> Tensor:
-    """Return a copy of (..., R, R) with zeros on the diagonal."""
+    """Return a copy of FC matrices (..., R, R) with zeros on the diagonal."""
     return fc * (1.0 - _eye_of(fc))
 
 
@@ -34,7 +37,8 @@ def adjacency(fc: Tensor, tau: float = TAU) -> Tensor:
 
     .. math:: A_{ij} = c_{ij} \, [c_{ij} \ge \tau], \quad A_{ii} = 0
 
-    with :math:`c` = FC, as the authors' ``A >= tau``: anticorrelations are no edges.
+    with :math:`c` = FC, as ``A >= tau`` in the code of FORGE's authors: anticorrelations are no
+    edges.
 
     Parameters
     ----------
@@ -60,7 +64,17 @@ def gcn_norm(adj: Tensor) -> Tensor:
 
     .. math:: P = D^{-1/2} (A + I) D^{-1/2}, \quad D_{ii} = 1 + \sum_j A_{ij}
 
-    An isolated node keeps itself (:math:`P_{ii} = 1`).
+    An isolated node keeps its own features (:math:`P_{ii} = 1`).
+
+    Parameters
+    ----------
+    adj : Tensor of shape (n, R, R)
+        Weighted adjacency, non-negative.
+
+    Returns
+    -------
+    Tensor of shape (n, R, R)
+        The propagation matrix P: ``P @ features`` mixes every ROI with its neighbours.
 
     References
     ----------
@@ -73,22 +87,28 @@ def gcn_norm(adj: Tensor) -> Tensor:
 
 
 def mean_norm(adj: Tensor) -> Tensor:
-    """Return the operator (n, R, R) that averages over neighbours; rows of isolated nodes are 0."""
-    edges_ = binary(adj)
-    return edges_ / edges_.sum(-1, keepdim=True).clamp_min(1.0)
+    """Return the matrices (n, R, R) that average features over neighbours.
+
+    All neighbours count alike, whatever their edge weight. Rows of isolated ROIs are 0.
+    """
+    connected = binary(adj)
+    return connected / connected.sum(-1, keepdim=True).clamp_min(1.0)
 
 
 def attention_mask(adj: Tensor) -> Tensor:
-    """Return 0 where a node may attend (its neighbours and itself), -inf elsewhere; (n, R, R)."""
-    open_ = binary(adj) + _eye_of(adj)
-    return torch.where(open_ > 0, 0.0, float("-inf")).to(adj.dtype)
+    """Return the mask (n, R, R) to add to attention scores before their softmax.
+
+    It is 0 where a ROI may attend (to its neighbours and itself) and -inf elsewhere.
+    """
+    may_attend = binary(adj) + _eye_of(adj)
+    return torch.where(may_attend > 0, 0.0, float("-inf")).to(adj.dtype)
 
 
 def node_features(fc: Tensor) -> Tensor:
     """Return FC rows as node features, standardised per column within each graph.
 
-    The diagonal is set to 0 first, so that real and synthetic subjects are built alike
-    (methods.md M15). A constant column (a flat ROI) becomes 0.
+    The diagonal is set to 0 first, so that real and synthetic subjects are built alike. A constant
+    column (a flat ROI) becomes 0.
 
     Parameters
     ----------
@@ -106,13 +126,16 @@ def node_features(fc: Tensor) -> Tensor:
 
 
 def laplacian(adj: Tensor) -> Tensor:
-    """Return the Laplacian I - D^-1/2 A D^-1/2 of (n, R, R); rows of isolated nodes are 0."""
-    deg = adj.sum(-1)
-    present = (deg > 0).to(adj.dtype)
+    """Return the normalised Laplacian I - D^-1/2 A D^-1/2 of weighted graphs (n, R, R).
+
+    D is the diagonal matrix of degrees. Rows of isolated nodes are 0, also on the diagonal.
+    """
+    degree = adj.sum(-1)
+    has_edges = (degree > 0).to(adj.dtype)
     tiny = torch.finfo(adj.dtype).tiny
-    scale = present * deg.clamp_min(tiny).rsqrt()
+    scale = has_edges * degree.clamp_min(tiny).rsqrt()
     normalised = scale[..., :, None] * adj * scale[..., None, :]
-    return torch.diag_embed(present) - normalised
+    return torch.diag_embed(has_edges) - normalised
 
 
 def laplacian_coordinates(adj: Tensor, k: int) -> Tensor:
@@ -141,48 +164,61 @@ def laplacian_coordinates(adj: Tensor, k: int) -> Tensor:
     """
     values, vectors = symmetric_eigen(laplacian(adj.double()))  # ascending
     n, rois = values.shape
-    first = (values < ZERO).sum(-1, keepdim=True)  # (n, 1)
-    column = first + torch.arange(k, device=adj.device)  # (n, k)
+    n_components = (values < ZERO).sum(-1, keepdim=True)  # (n, 1)
+    column = n_components + torch.arange(k, device=adj.device)  # (n, k)
     exists = (column < rois).to(vectors.dtype)
     column = column.clamp_max(rois - 1)
-    places = column[:, None, :].expand(n, rois, k)
-    picked = vectors.gather(2, places)
-    return (_fix_sign(picked) * exists[:, None, :]).to(adj.dtype)
+    selected = vectors.gather(2, column[:, None, :].expand(n, rois, k))
+    return (_fix_sign(selected) * exists[:, None, :]).to(adj.dtype)
 
 
 def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues and -vectors of matrices (..., R, R), always computed on CPU cores.
+    """Decompose symmetric matrices, always on CPU cores.
 
     A GPU takes matrices of this size nearly one by one, and its basis of a repeated eigenvalue
-    would not be the CPU's: models would depend on the device. A matrix with NaN or infinity in it
-    has eigenvalues NaN.
+    would not be the CPU's: models would depend on the device.
+
+    Parameters
+    ----------
+    matrices : Tensor of shape (..., R, R), symmetric, on any device
+
+    Returns
+    -------
+    values : Tensor of shape (..., R)
+        Eigenvalues in ascending order; NaN for a matrix that holds NaN or infinity.
+    vectors : Tensor of shape (..., R, R)
+        Eigenvectors in the columns. Both are on the device of `matrices`.
     """
-    finite = torch.isfinite(matrices)
-    whole = finite.all(-1).all(-1)[..., None, None]
-    usable = torch.where(whole, matrices, _eye_of(matrices))
+    finite = torch.isfinite(matrices).all(-1).all(-1)[..., None, None]
+    # torch.linalg.eigh raises an error if one matrix of the batch is not finite
+    usable = torch.where(finite, matrices, _eye_of(matrices))
     if matrices.device.type == "cpu":
         values, vectors = torch.linalg.eigh(usable)
     else:
         values, vectors = (
             part.to(matrices.device) for part in _eigh_in_threads(usable.cpu())
         )
-    return torch.where(whole[..., 0], values, torch.nan), vectors
+    return torch.where(finite[..., 0], values, torch.nan), vectors
 
 
 def _eigh_in_threads(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues and eigenvectors of CPU matrices (..., R, R), sixteen per task."""
     flat = matrices.reshape(-1, *matrices.shape[-2:])
     with ThreadPoolExecutor(8) as pool:
-        parts = list(pool.map(torch.linalg.eigh, flat.split(16)))
-    values, vectors = (torch.cat(found) for found in zip(*parts, strict=True))
+        decompositions = list(pool.map(torch.linalg.eigh, flat.split(16)))
+    values, vectors = (torch.cat(parts) for parts in zip(*decompositions, strict=True))
     return values.reshape(matrices.shape[:-1]), vectors.reshape(matrices.shape)
 
 
 def _fix_sign(vectors: Tensor) -> Tensor:
-    """Make the first of the largest entries of each column of (n, R, k) positive."""
-    size = vectors.abs()
-    largest = size >= (1.0 - 1e-6) * size.amax(-2, keepdim=True)
-    lead = largest.to(torch.int8).argmax(-2, keepdim=True)  # first True
-    negative = vectors.gather(-2, lead) < 0
+    """Flip columns of (n, R, k) so that the entry of largest magnitude is positive.
+
+    Among entries whose magnitudes are within 1e-6 of each other the first decides.
+    """
+    magnitude = vectors.abs()
+    is_largest = magnitude >= (1.0 - 1e-6) * magnitude.amax(-2, keepdim=True)
+    row = is_largest.to(torch.int8).argmax(-2, keepdim=True)  # argmax: first True
+    negative = vectors.gather(-2, row) < 0
     return vectors * torch.where(negative, -1.0, 1.0)
 
 
@@ -192,12 +228,11 @@ def fisher_z(fc: Tensor) -> Tensor:
 
 
 def edges(fc: Tensor) -> Tensor:
-    """Return the upper triangle without diagonal, (n, R, R) -> (n, R (R - 1) / 2), row by row."""
-    n = fc.shape[-1]
-    rows, columns = torch.triu_indices(n, n, 1, device=fc.device)
-    return fc.flatten(-2).index_select(
-        -1, n * rows + columns
-    )  # a tenth of the time of two indices
+    """Return the upper triangles (n, E) of matrices (n, R, R), row by row, without diagonal."""
+    rois = fc.shape[-1]
+    rows, columns = torch.triu_indices(rois, rois, 1, device=fc.device)
+    # one index into flat matrices takes a tenth of the time of a row and a column index
+    return fc.flatten(-2).index_select(-1, rois * rows + columns)
 
 
 def n_rois_of(n_edges: int) -> int:
@@ -212,7 +247,14 @@ def n_rois_of(n_edges: int) -> int:
 
 
 def from_edges(upper: Tensor, diagonal: float = 1.0) -> Tensor:
-    """Return symmetric matrices (n, R, R) from upper triangles; the inverse of `edges`."""
+    """Return the symmetric matrices (..., R, R) of upper triangles; the inverse of `edges`.
+
+    Parameters
+    ----------
+    upper : Tensor of shape (..., E)
+    diagonal : float
+        Value on the diagonal.
+    """
     rois = n_rois_of(upper.shape[-1])
     rows, columns = torch.triu_indices(rois, rois, 1, device=upper.device)
     full = upper.new_zeros(*upper.shape[:-1], rois, rois)
@@ -225,41 +267,64 @@ def centre_edges(x: Tensor) -> Tensor:
 
     .. math:: x'_{ij} = x_{ij} - s_i - s_j + \bar s,\qquad s_i = \tfrac{1}{R}\sum_k x_{ik}
 
-    Global level and ROI strength carry motion and scanner more than diagnosis. Of the fixed
-    maps tried on ABIDE (none, global mean, ROI strength, ranks) this one had the best inner
-    validation (docs/results/history.md).
+    The strength :math:`s_i` of a ROI is the mean of its edges. Global level and ROI strength carry
+    motion and scanner more than diagnosis. Of the fixed maps tried on ABIDE (none, global mean, ROI
+    strength, ranks) this one had the best inner validation.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, E)
+
+    Returns
+    -------
+    Tensor of shape (n, E)
     """
     n_rois = n_rois_of(x.shape[1])
     widths = list(range(n_rois - 1, 0, -1))
-    by_roi = x.split(widths, dim=1)  # edges of ROI i with those after it
+    by_roi = x.split(widths, dim=1)  # edges of ROI i with the ROIs after it
     total = x.new_zeros(x.shape[0], n_rois)
     for i, row in enumerate(by_roi):
         total[:, i] += row.sum(1)
         total[:, i + 1 :] += row
     strength = total / n_rois
-    taken = strength - strength.mean(1, keepdim=True) / 2
-    left = []
+    # s_i + s_j - mean(s), as a sum of one term of each ROI
+    share = strength - strength.mean(1, keepdim=True) / 2
+    centred = []
     for i, row in enumerate(by_roi):
-        left.append(row - taken[:, i, None] - taken[:, i + 1 :])
-    return torch.cat(left, dim=1)
+        centred.append(row - share[:, i, None] - share[:, i + 1 :])
+    return torch.cat(centred, dim=1)
 
 
 def log_matrix(fc: Tensor, shrink: float = SHRINK) -> Tensor:
-    r"""Return the matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`; (n, R, R)."""
+    r"""Return the matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`.
+
+    Parameters
+    ----------
+    fc : Tensor of shape (n, R, R)
+        Correlation matrices C.
+    shrink : float
+        Share a of the identity.
+
+    Returns
+    -------
+    Tensor of shape (n, R, R)
+    """
     return _SymmetricLog.apply((1 - shrink) * fc + shrink * _eye_of(fc))
 
 
 class _SymmetricLog(torch.autograd.Function):
-    r"""Matrix logarithm whose gradient holds for repeated eigenvalues, too (Daleckii-Krein).
+    r"""Matrix logarithm whose gradient is right for repeated eigenvalues, too (Daleckii-Krein).
 
     .. math:: \nabla = V \big( (V^\top G V) \circ L \big) V^\top,\quad
         L_{ij} = \frac{\log v_i - \log v_j}{v_i - v_j},\quad L_{ii} = 1 / v_i
 
-    The gradient of eigenvectors, which autograd would go through, is infinite there.
+    where V and v are eigenvectors and eigenvalues and G is the incoming gradient. The gradient of
+    eigenvectors, which autograd would go through, is infinite for repeated eigenvalues.
     """
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor) -> Tensor:
+        """Return the logarithm of symmetric matrices (..., R, R); eigenvalues are at least 1e-6."""
         value, vector = symmetric_eigen(matrix)
         log = torch.log(value.clamp(min=1e-6))
         ctx.save_for_backward(value, log, vector)
@@ -267,17 +332,18 @@ class _SymmetricLog(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
+        """Return the gradient by the matrix; `grad` need not be symmetric."""
         value, log, vector = ctx.saved_tensors
-        apart = value[..., :, None] - value[..., None, :]
-        same = apart.abs() < 1e-9
-        log_apart = log[..., :, None] - log[..., None, :]
-        rise = log_apart / torch.where(same, 1.0, apart)
-        slope = torch.where(value > 1e-6, 1 / value.clamp(min=1e-6), 0.0)
-        rise = torch.where(same, slope[..., :, None], rise)
+        difference = value[..., :, None] - value[..., None, :]
+        equal = difference.abs() < 1e-9
+        log_difference = log[..., :, None] - log[..., None, :]
+        quotient = log_difference / torch.where(equal, 1.0, difference)
+        derivative = torch.where(value > 1e-6, 1 / value.clamp(min=1e-6), 0.0)
+        quotient = torch.where(equal, derivative[..., :, None], quotient)
         transposed = vector.transpose(-1, -2)
-        both = grad + grad.transpose(-1, -2)
-        inside = transposed @ both @ vector
-        return vector @ (inside * rise / 2) @ transposed
+        twice_symmetric = grad + grad.transpose(-1, -2)
+        rotated = transposed @ twice_symmetric @ vector
+        return vector @ (rotated * quotient / 2) @ transposed
 
 
 def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
@@ -285,8 +351,8 @@ def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
 
     .. math:: \mathrm{off}\,\log\big((1 - a) C + a I\big)
 
-    A chart of correlation matrices in which averaging and straight lines stay valid matrices.
-    Strong shrinkage keeps the noisy small eigenvalues from dominating it.
+    In these coordinates of correlation matrices averages and straight lines are valid matrices,
+    too. Strong shrinkage keeps the noisy small eigenvalues from dominating.
     """
     return edges(log_matrix(fc, shrink))
 

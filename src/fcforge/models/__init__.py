@@ -16,7 +16,7 @@ __all__ = ["MODELS", "Inputs", "Model", "Output", "Params", "make_model"]
 
 
 def make_model(component: Component, n_rois: int, n_outputs: int) -> Model:
-    """Return the model of a component; a wrong name or setting raises `ConfigError`.
+    """Build the model that a config names.
 
     Parameters
     ----------
@@ -24,6 +24,12 @@ def make_model(component: Component, n_rois: int, n_outputs: int) -> Model:
         A registered name with settings. In Python also the name "torch_module" with a
         ``torch.nn.Module`` as its setting `module`, see `TorchModule`.
     n_rois, n_outputs : int
+        Number of ROIs and of logits.
+
+    Raises
+    ------
+    ConfigError
+        If the name or a setting is unknown, or a value is out of bounds.
     """
     size = {"n_rois": n_rois, "n_outputs": n_outputs}
     if component.name == TorchModule.name and "module" in component.params:

@@ -1,6 +1,8 @@
 """A network's score and its gradient by each edge, for explanations.
 
-What is made of them is in `fcforge.evaluation.explanation`.
+`fcforge.evaluation.explanation` turns them into importances of edges by integrated gradients: the
+mean of the gradients at points between a reference and a subject. Shapes: m matrices, R ROIs, E
+edges.
 """
 
 from collections.abc import Callable
@@ -16,23 +18,26 @@ from fcforge.models.edge import Linear
 from fcforge.nn.resources import one_thread
 
 Score = Callable[[Tensor], Tensor]  # FC (m, R, R), float64 -> scores (m,)
-# gradients on the way: of matrix-log features; of networks
+# number of points between reference and subject: for a score that is smooth in FC (linear in the
+# matrix logarithm), and for one with kinks (a network, a probability)
 SMOOTH = 16
 KINKED = 64
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """A score and how smooth it is.
+    """A score that is explained, and how many gradients its explanation needs.
 
     Attributes
     ----------
     margin : callable
-        FC (m, R, R), float64 -> (m,), differentiable.
+        The score: a differentiable function of FC (m, R, R), float64, with values (m,).
     steps : int
-        Gradients on the way from the reference; 1 for a score that is linear in Fisher z.
+        Number of points between reference and subject at which gradients are computed; 1 for a
+        score that is linear in Fisher z.
     kept : callable or None
-        Edges (m, E) -> whether the model sees them, where it has a threshold.
+        For a model with a threshold of edges: a function of correlations (m, E) that returns which
+        of them are edges of the model's graph.
     """
 
     margin: Score
@@ -41,31 +46,43 @@ class Scorer:
 
     @classmethod
     def of(cls, model: Model, margin: Score, *, plain: bool = True) -> "Scorer":
-        """Scorer of a model; `plain` where the score is the margin of its logits itself."""
+        """Return the scorer of a model.
+
+        Parameters
+        ----------
+        model : Model
+        margin : callable
+            Score of FC (m, R, R), computed by the model.
+        plain : bool
+            Whether the score is a difference of logits, not a nonlinear function of them.
+        """
         if isinstance(model, Linear):
             linear = plain and model.features in ("z", "centred")
             return cls(margin, 1 if linear else SMOOTH if plain else KINKED)
-        sees_graph = getattr(model, "inputs", "dense") in ("dense", "sparse")
-        tau = getattr(model, "tau", None) if sees_graph else None
+        uses_graph = getattr(model, "inputs", "dense") in ("dense", "sparse")
+        tau = getattr(model, "tau", None) if uses_graph else None
         if tau is None:
             return cls(margin, KINKED)
         absolute = getattr(model, "edges", "positive") == "absolute"
         return cls(margin, KINKED, lambda r: (abs(r) if absolute else r) >= tau)
 
     def score(self, fc: np.ndarray) -> np.ndarray:
-        """Scores (n,) of scans (n, R, R), one by one: memory is of one."""
+        """Return the scores (m,) of FC (m, R, R), computed one by one to save memory."""
         scans = torch.from_numpy(fc).double()
         with torch.no_grad(), one_thread():
             return np.array([float(self.margin(scan[None])) for scan in scans])
 
     def slopes(self, z: np.ndarray) -> np.ndarray:
-        """Gradients (m, E) at Fisher-z edges (m, E); zero where the score does not look."""
-        at = torch.from_numpy(z).requires_grad_()
+        """Return the gradients (m, E) of the score at Fisher-z edges (m, E).
+
+        They are zero for edges that the score does not depend on.
+        """
+        edges_z = torch.from_numpy(z).requires_grad_()
         with torch.enable_grad(), one_thread():
-            found = self.margin(from_edges(torch.tanh(at)))
-            if found.requires_grad:
-                found.sum().backward()
-        if at.grad is None:
+            scores = self.margin(from_edges(torch.tanh(edges_z)))
+            if scores.requires_grad:
+                scores.sum().backward()
+        if edges_z.grad is None:
             return np.zeros_like(z)
         # eigenvectors of a graph with equal eigenvalues have no gradient
-        return torch.nan_to_num(at.grad, nan=0.0, posinf=0.0, neginf=0.0).numpy()
+        return torch.nan_to_num(edges_z.grad, nan=0.0, posinf=0.0, neginf=0.0).numpy()

@@ -1,4 +1,8 @@
-"""The contract of a classifier: a frozen description plus pure functions of its parameters."""
+"""The contract of a classifier: a frozen description plus pure functions of its parameters.
+
+The training engine trains many networks of one model at the same time by ``torch.func.vmap``. Each
+is called a lane: one learner, one order of sites, one seed.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -18,9 +22,9 @@ class Output(NamedTuple):
     Attributes
     ----------
     logits : Tensor of shape (n, n_outputs)
-        Of each class; of a number the number itself.
+        One logit per class; where the target is a number, the predicted number.
     embedding : Tensor of shape (n, d)
-        Graph-level readout (before the head).
+        Graph-level readout: the d features of a subject that the head classifies.
     stats : dict of Tensor
         Batch-norm running statistics after this batch (unchanged when ``train`` is False).
     """
@@ -33,31 +37,49 @@ class Output(NamedTuple):
 @limits(n_rois=at_least(1), n_outputs=at_least(1))
 @dataclass(frozen=True)
 class Model(Checked, ABC):
-    """One classifier, written for one parameter set; the engine lifts it over lanes.
+    """A classifier, written for one set of parameters; the engine applies it to many lanes at once.
 
     Fields are hyper-parameters. Nothing is learned in the object: parameters and batch-norm
-    statistics are dicts of tensors that go in and come out. A subclass must set `name` and implement
-    `init`, `prepare` and `apply`; one whose readout is learned also sets `readout_size`.
+    statistics are dictionaries of tensors, arguments and results of its functions. A subclass must
+    set `name` and implement `init`, `prepare` and `apply`; one whose readout is learned also sets
+    `readout_size`.
+
+    Attributes
+    ----------
+    n_rois : int
+        Number of ROIs R of the FC matrices.
+    n_outputs : int
+        Number of logits: one per class, or 1 where the target is a number (`Target.outputs`).
+    name : str
+        Name in configs.
+    lr : float
+        Default learning rate.
+    lifts : bool
+        Whether `apply` works under ``torch.func.vmap`` and in CUDA graphs; if not, the engine trains
+        one lane at a time.
+    belongs_to : str
+        Name of the only method that can use the model; empty if any can.
+    learns : tuple of str
+        Kinds of targets that the model can predict.
     """
 
     n_rois: int = 116
-    n_outputs: int = 2  # a logit of each class, or one number (`Target.outputs`)
+    n_outputs: int = 2
     kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
-    # whether `apply` works under torch.func.vmap and in CUDA graphs; else one lane at a time
     lifts: ClassVar[bool] = True
-    belongs_to: ClassVar[str] = ""  # the only method that has a use for it, if any
+    belongs_to: ClassVar[str] = ""
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
 
     @property
     def readout_size(self) -> int:
-        """Return the length of the readout; 0 where a subject's readout never changes."""
+        """Length of the readout; 0 where training never changes a subject's readout."""
         return 0
 
     @abstractmethod
     def init(self, rng: torch.Generator) -> Params:
-        """Draw fresh parameters from `rng` alone."""
+        """Return fresh parameters, drawn from `rng` only."""
 
     def init_stats(self) -> Params:
         """Return fresh batch-norm running statistics (empty for models without batch norm)."""
@@ -65,10 +87,11 @@ class Model(Checked, ABC):
 
     @abstractmethod
     def prepare(self, fc: Tensor) -> Inputs:
-        """Compute the tensors that `apply` needs, once per subject; they are cached.
+        """Compute the tensors that `apply` needs of FC matrices (n, R, R).
 
-        Every tensor of the result has the subject as its first dimension. The same function
-        serves real and synthetic subjects.
+        It is called once per subject and its result is cached, so what does not depend on parameters
+        belongs here. Every tensor of the result has the subject as its first dimension. The same
+        function serves real and synthetic subjects.
         """
 
     @abstractmethod
@@ -81,9 +104,25 @@ class Model(Checked, ABC):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Compute logits and readout of a prepared batch.
+        """Compute logits and readout of a batch of subjects.
 
-        Pure and free of data-dependent control flow, so that ``torch.func.vmap`` and
-        ``torch.compile`` can lift it. With ``train`` batch norm uses the batch's own moments;
-        with a `key` (int32 scalar) dropout is drawn from it (`fcforge.core.randomness.keep_mask`).
+        The function must be pure and must not branch on values of tensors, so that
+        ``torch.func.vmap`` and ``torch.compile`` can transform it.
+
+        Parameters
+        ----------
+        params : dict of Tensor
+            Trained parameters, with the names of `init`.
+        stats : dict of Tensor
+            Batch-norm running statistics, with the names of `init_stats`.
+        inputs : dict of Tensor
+            Rows of what `prepare` returned.
+        train : bool
+            Whether batch norm uses the moments of the batch and updates the running ones.
+        key : int32 scalar or None
+            Random key of dropout (`fcforge.core.randomness.keep_mask`); None: no dropout.
+
+        Returns
+        -------
+        Output
         """

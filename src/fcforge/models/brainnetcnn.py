@@ -54,7 +54,7 @@ class BrainNetCNN(Model):
 
     @property
     def readout_size(self) -> int:
-        """Return the length of the node-to-graph layer."""
+        """Length of the node-to-graph layer."""
         return self.hidden
 
     def init(self, rng: torch.Generator) -> Params:
@@ -83,7 +83,7 @@ class BrainNetCNN(Model):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Compute logits and readout of a prepared batch."""
+        """Apply edge-to-edge, edge-to-node and node-to-graph layers (the readout), then the head."""
         x = inputs["matrix"][:, None]
         for name in ("edge0", "edge1"):
             x = F.leaky_relu(edge_to_edge(params, name, x), SLOPE)

@@ -1,4 +1,8 @@
-"""Models of fixed features: edges of the FC (the honest competitors), and PDGNN's embeddings."""
+"""Models of the edges of FC matrices: logistic regression and a multilayer perceptron.
+
+E is the number of edges of R ROIs, R (R - 1) / 2. These models have no graph and no threshold, and are
+what a graph network must surpass.
+"""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -20,12 +24,22 @@ WHOLE_LOG = "log+diagonal"
 
 
 def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
-    """Edges of roughly unit spread, (n, R, R) -> (n, E), (n, E + R) or (n, 2 E).
+    """Compute features of FC matrices (n, R, R), scaled to roughly unit spread over subjects.
 
-    "z": Fisher-z edges. "centred": without the strength of their ROIs (`graphs.centre_edges`).
-    "log": edges of the matrix logarithm (`graphs.log_edges`). "log+diagonal": its diagonal too,
-    divided by sqrt 2, so that distances are the log-Euclidean ones of whole matrices.
-    "centred+log": edges of both, side by side.
+    Parameters
+    ----------
+    fc : Tensor of shape (n, R, R)
+    kind : str
+        - "z": Fisher-z edges.
+        - "centred": the same without the strength of their ROIs (`graphs.centre_edges`).
+        - "log": edges of the matrix logarithm (`graphs.log_edges`).
+        - "log+diagonal": its diagonal too, divided by sqrt 2, so that distances between subjects
+          are the log-Euclidean ones of whole matrices.
+        - "centred+log": edges of both, side by side.
+
+    Returns
+    -------
+    Tensor of shape (n, E), (n, E + R) for "log+diagonal" or (n, 2 E) for "centred+log"
     """
     if kind == "log":
         return graphs.log_edges(fc) / LOG_SCALE
@@ -41,37 +55,37 @@ def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
 
 
 def n_features(n_rois: int, kind: str) -> int:
-    """Length of `edge_features`."""
+    """Return the number of features that `edge_features` computes per subject."""
     n_edges = n_rois * (n_rois - 1) // 2
     return n_edges + {WHOLE_LOG: n_rois, "centred+log": n_edges}.get(kind, 0)
 
 
 @dataclass(frozen=True)
 class EdgeModel(Model):
-    """A model of the edges, as `features` says; it learns every kind of target."""
+    """A model of `edge_features` of the kind `features`; it learns every kind of target."""
 
     features: Features = "z"
 
     learns = get_args(Kind)
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Scaled edges."""
+        """Compute the edge features of FC (n, R, R)."""
         return {"edges": edge_features(fc, self.features)}
 
 
 @dataclass(frozen=True)
 class Linear(EdgeModel):
-    """Logistic regression on edges (Fisher z, or as `features` says); the readout is the edges.
+    """Logistic regression on edge features; these are its readout.
 
-    Starts at zero: a random start adds noise in the directions no subject spans, and training
-    never removes it.
+    Parameters start at zero. A random start adds noise in directions that no subject spans, and
+    training never removes it.
     """
 
     name = "linear"
     lr = 3e-5
 
     def init(self, rng: torch.Generator) -> Params:
-        """Zeros (`rng` is not used)."""
+        """Return parameters of zero; `rng` is not used."""
         n_edges = n_features(self.n_rois, self.features)
         out = self.n_outputs
         return {
@@ -88,7 +102,7 @@ class Linear(EdgeModel):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Logits of a prepared batch."""
+        """Compute logits; the readout is the edge features themselves."""
         x = inputs["edges"]
         return Output(layers.head(params, "head", x, 0.0, None), x, {})
 
@@ -96,7 +110,9 @@ class Linear(EdgeModel):
 @limits(hidden=at_least(1), dropout=SHARE_BELOW_ONE)
 @dataclass(frozen=True)
 class MLP(EdgeModel):
-    """Fisher-z edges -> 256 -> 64 -> 2 with dropout 0.5; the readout is the first hidden layer.
+    """Multilayer perceptron on edge features, 256 and 64 hidden units, dropout 0.5.
+
+    Its readout is the first hidden layer.
 
     Attributes
     ----------
@@ -112,11 +128,11 @@ class MLP(EdgeModel):
 
     @property
     def readout_size(self) -> int:
-        """That of the first hidden layer."""
+        """Width of the first hidden layer."""
         return self.hidden
 
     def init(self, rng: torch.Generator) -> Params:
-        """As ``torch.nn.Linear`` draws."""
+        """Draw all layers as ``torch.nn.Linear`` does."""
         n_edges = n_features(self.n_rois, self.features)
         params = layers.init_linear(rng, "embed", n_edges, self.hidden)
         return params | layers.init_head(
@@ -132,7 +148,7 @@ class MLP(EdgeModel):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Logits and first hidden layer of a prepared batch."""
+        """Compute logits; the readout is the first hidden layer."""
         embedding = torch.relu(layers.affine(params, "embed", inputs["edges"]))
         dropped = layers.dropout(
             embedding, self.dropout, layers.dropout_keys(key, 1)[0]

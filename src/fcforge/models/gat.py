@@ -18,14 +18,16 @@ SLOPE = 0.2  # of the leaky ReLU of attention, as PyG
 @limits(depth=at_least(1), dropout=SHARE_BELOW_ONE)
 @dataclass(frozen=True)
 class GAT(AttentionModel, ConvolutionModel):
-    r"""3 layers of 128, dropout 0.4, learning rate 5e-4 (paper); 4 heads of 32, concatenated.
+    r"""Graph attention network with 3 layers of 128, dropout 0.4, learning rate 5e-4 (paper).
+
+    It has 4 heads of 32 features, concatenated.
 
     .. math::
         H' = \big\Vert_k \alpha^k H W_k, \quad \alpha^k_{ij} = \mathrm{softmax}_{j \in N(i)
         \cup \{i\}} \mathrm{LeakyReLU}(a^k_{dst} \cdot W_k h_i + a^k_{src} \cdot W_k h_j)
 
-    as PyG's ``GATConv``: attention sees which ROIs are connected, not the edge weights. The
-    paper does not say how many heads it uses.
+    as ``GATConv`` of PyTorch Geometric: attention depends on which ROIs are connected, not on the
+    edge weights. The paper does not give the number of heads.
     """
 
     depth: int = 3
@@ -34,7 +36,7 @@ class GAT(AttentionModel, ConvolutionModel):
     lr = 5e-4
 
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
-        """Glorot weight and attention vectors, zero bias."""
+        """Draw Glorot weight and attention vectors; the bias starts at 0."""
         size = self.hidden // self.heads
         return {
             f"conv{layer}.weight": layers.glorot(rng, self.hidden, n_in),
@@ -44,7 +46,7 @@ class GAT(AttentionModel, ConvolutionModel):
         }
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Attention mask and node features, both (n, R, R)."""
+        """Compute attention masks and node features, both (n, R, R)."""
         adj = self.adjacency(fc)
         return {
             "blocked": graphs.attention_mask(adj),
@@ -52,18 +54,15 @@ class GAT(AttentionModel, ConvolutionModel):
         }
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """Attention-weighted sum over neighbours, heads side by side."""
+        """Return the attention-weighted sums over neighbours, heads side by side."""
         weight = params[f"conv{layer}.weight"]
-        # a . (W h) = (W^T a) . h: the attention vectors are carried to the input side, where
-        # both scores of all heads are one thin product.
+        # a . (W h) = (W^T a) . h: with W^T a the scores of all heads are one thin product
         by_head = weight.reshape(self.heads, -1, weight.shape[-1])  # (heads, c, in)
-        ends = torch.cat([params[f"conv{layer}.target"], params[f"conv{layer}.source"]])
-        carried = (ends[:, None] @ torch.cat([by_head, by_head])).squeeze(
-            1
-        )  # (2 heads, in)
-        target, source = (
-            layers.linear(h, carried).transpose(-1, -2).split(self.heads, dim=-2)
-        )
+        vectors = [params[f"conv{layer}.target"], params[f"conv{layer}.source"]]
+        both = torch.cat(vectors)[:, None]  # (2 heads, 1, c)
+        to_scores = (both @ torch.cat([by_head, by_head])).squeeze(1)  # (2 heads, in)
+        both_scores = layers.linear(h, to_scores).transpose(-1, -2)
+        target, source = both_scores.split(self.heads, dim=-2)  # (n, heads, R)
         scores = F.leaky_relu(target[..., :, None] + source[..., None, :], SLOPE)
         attention = layers.masked_softmax(scores, inputs["blocked"])  # (n, heads, R, R)
         values = layers.split_heads(layers.linear(h, weight), self.heads)

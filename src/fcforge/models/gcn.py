@@ -17,14 +17,15 @@ class GCN(ConvolutionModel):
 
     .. math:: H^{(l+1)} = \mathrm{drop}(\mathrm{ReLU}(\mathrm{norm}(P H^{(l)} W^{(l)} + b)))
 
-    with :math:`P` of `fcforge.graphs.gcn_norm` (edge weights and self loops as PyG's ``GCNConv``).
+    where H are node features and P is the propagation matrix of `fcforge.graphs.gcn_norm` (edge
+    weights and self loops as in ``GCNConv`` of PyTorch Geometric, PyG).
     The bias comes after propagation; the last layer has no dropout.
     """
 
     name = "gcn"
 
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
-        """Glorot weight and zero bias, as PyG's ``GCNConv``."""
+        """Draw a Glorot weight and return it with a bias of 0, as PyG's ``GCNConv`` starts."""
         weight = layers.glorot(rng, self.hidden, n_in)
         return {
             f"conv{layer}.weight": weight,
@@ -32,10 +33,10 @@ class GCN(ConvolutionModel):
         }
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Normalised adjacency P and propagated node features P X, both (n, R, R).
+        """Compute the propagation matrices P and propagated node features P X, both (n, R, R).
 
-        P X does not depend on parameters: computed once per subject, it spares the first layer
-        its propagation in every step.
+        P X does not depend on parameters. Computed once per subject, it spares the first layer its
+        propagation in every training step.
         """
         propagation = graphs.gcn_norm(self.adjacency(fc))
         return {
@@ -44,6 +45,6 @@ class GCN(ConvolutionModel):
         }
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """``P h W^T`` (the features of layer 0 come propagated)."""
+        """Return ``P h W^T``; the features of layer 0 are propagated already."""
         h = layers.linear(h, params[f"conv{layer}.weight"])
         return torch.bmm(inputs["propagation"], h) if layer > 0 else h

@@ -1,4 +1,7 @@
-"""Base classes of the networks over ROIs: graph, readout, head, and layers of convolution."""
+"""Base classes of graph networks, whose nodes are ROIs: graph, readout, head, convolutions.
+
+Shapes: n subjects, R ROIs, F features of a node.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -23,17 +26,20 @@ HEAD_WIDTHS = (64, 32)
 )
 @dataclass(frozen=True)
 class GraphModel(Model):
-    """A network over ROIs with mean+max readout and the authors' head 2F-64-32-2.
+    """A graph network with mean and maximum over ROIs as readout and the authors' head.
 
-    A batch norm follows every layer, as in the authors' code: its running statistics follow the
-    last site, and no penalty on parameters protects them.
+    The head has layers of 2 F, 64, 32 and 2 units, as in the public code of FORGE's authors. As there,
+    a batch norm follows every layer. Its running statistics adapt to the last site, and no penalty
+    on parameters protects them.
 
     Attributes
     ----------
     hidden, depth, dropout
-        Width and number of layers and drop probability (paper, hyper-parameter table).
-    tau, edges
-        Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
+        Width F and number of layers, drop probability (paper, hyper-parameter table).
+    tau : float
+        Threshold of an edge.
+    edges : {"positive", "absolute"}
+        What is compared with the threshold: the correlation (authors) or its absolute value.
     """
 
     hidden: int = 128
@@ -43,12 +49,12 @@ class GraphModel(Model):
     edges: Literal["positive", "absolute"] = "positive"
 
     def adjacency(self, fc: Tensor) -> Tensor:
-        """Return the graph (n, R, R) of FC."""
+        """Return the weighted graphs (n, R, R) of FC matrices (n, R, R)."""
         return graphs.adjacency(fc.abs() if self.edges == "absolute" else fc, self.tau)
 
     @property
     def readout_size(self) -> int:
-        """Return the length of mean and maximum over ROIs."""
+        """Length of mean and maximum over ROIs."""
         return 2 * self.hidden
 
     @abstractmethod
@@ -59,7 +65,13 @@ class GraphModel(Model):
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        """Compute node embeddings (n, R, hidden) and the new running statistics."""
+        """Compute node embeddings and new running statistics; arguments as of `Model.apply`.
+
+        Returns
+        -------
+        nodes : Tensor of shape (n, R, hidden)
+        stats : dict of Tensor
+        """
 
     def init_stats(self) -> Params:
         """Return running mean 0 and variance 1 of every batch norm."""
@@ -96,9 +108,9 @@ class GraphModel(Model):
 
 @dataclass(frozen=True)
 class ConvolutionModel(GraphModel):
-    """Layers of graph convolution.
+    """A graph network made of graph convolutions.
 
-    Dropout follows every convolution but the last, as in the authors' code: after it, it would
+    Dropout follows every convolution but the last, as in the authors' code. After the last it would
     disturb the maximum of the readout, which FORGE distils.
     """
 
@@ -108,18 +120,34 @@ class ConvolutionModel(GraphModel):
 
     @abstractmethod
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """Apply convolution `layer` to h (n, R, F), without its bias.
+        """Apply a graph convolution, without its bias.
 
-        Layer 0 gets ``inputs["features"]``. The bias ``conv<layer>.bias`` comes after
-        propagation and is left to the normalisation, which can often do without adding it.
+        The bias ``conv<layer>.bias`` is left to the normalisation, which need not add it in training.
+
+        Parameters
+        ----------
+        params : dict of Tensor
+        layer : int
+            Number of the convolution, from 0.
+        h : Tensor of shape (n, R, F)
+            Node features; for layer 0 ``inputs["features"]``.
+        inputs : dict of Tensor
+            Prepared batch, which has the graph.
+
+        Returns
+        -------
+        Tensor of shape (n, R, hidden)
         """
 
     def norms(self) -> list[str]:
-        """Return one name per convolution."""
+        """Return the names of the batch norms, one per convolution."""
         return [f"norm{i}" for i in range(self.depth)]
 
     def init(self, rng: torch.Generator) -> Params:
-        """Draw convolutions as PyG does, norms at identity, the head as ``torch.nn.Linear``."""
+        """Draw convolutions as PyTorch Geometric does and the head as ``torch.nn.Linear`` does.
+
+        Batch norms start with scale 1 and shift 0.
+        """
         params: Params = {}
         for i, name in enumerate(self.norms()):
             params |= self.init_layer(rng, i, self.n_rois if i == 0 else self.hidden)
@@ -129,7 +157,7 @@ class ConvolutionModel(GraphModel):
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        """Compute node embeddings (n, R, hidden) and the new running statistics."""
+        """Apply convolution, batch norm, ReLU and dropout layer by layer."""
         new_stats: Params = {}
         h = inputs["features"]
         keys = [*layers.dropout_keys(key, self.depth - 1), None]
@@ -146,11 +174,12 @@ class ConvolutionModel(GraphModel):
 @limits(heads=at_least(1))
 @dataclass(frozen=True)
 class AttentionModel(GraphModel):
-    """A network whose attention has several heads, which share its width."""
+    """A graph network with several attention heads of ``hidden / heads`` features each."""
 
     heads: int = 4
 
     def __post_init__(self) -> None:
+        """Raise `ConfigError` unless the heads divide the width."""
         super().__post_init__()
         if self.hidden % self.heads:
             raise ConfigError(

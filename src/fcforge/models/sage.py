@@ -13,18 +13,18 @@ from fcforge.nn.tensors import Inputs, Params
 
 @dataclass(frozen=True)
 class SAGE(ConvolutionModel):
-    r"""4 layers of 128, dropout 0.3, learning rate 1e-3 (paper).
+    r"""GraphSAGE with 4 layers of 128, dropout 0.3, learning rate 1e-3 (paper).
 
     .. math:: h_i' = W_l \, \mathrm{mean}_{j \in N(i)} h_j + W_r h_i + b
 
-    as PyG's ``SAGEConv``: all neighbours, unweighted; an isolated ROI has neighbour mean 0.
-    The first layer's neighbour mean is computed once per subject.
+    as ``SAGEConv`` of PyTorch Geometric: N(i) are all neighbours of ROI i, unweighted; the mean of an
+    isolated ROI is 0. The first layer's neighbour means are computed once per subject.
     """
 
     name = "sage"
 
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
-        """Both weights and the bias as ``torch.nn.Linear``, like PyG."""
+        """Draw both weights and the bias as ``torch.nn.Linear`` does, and so ``SAGEConv``."""
         bound = n_in**-0.5
         shape = (self.hidden, n_in)
         return {
@@ -34,13 +34,16 @@ class SAGE(ConvolutionModel):
         }
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Neighbour-mean operator (n, R, R); neighbour means beside own features (n, R, 2 R)."""
+        """Compute the matrices (n, R, R) that average over neighbours, and the first features.
+
+        The latter (n, R, 2 R) are the neighbours' mean features beside the ROI's own.
+        """
         mean = graphs.mean_norm(self.adjacency(fc))
         x = graphs.node_features(fc)
         return {"mean": mean, "features": torch.cat([mean @ x, x], dim=-1)}
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """``M h W_l^T + h W_r^T``."""
+        """Return ``M h W_l^T + h W_r^T``, M being the matrix that averages over neighbours."""
         weight = params[f"conv{layer}.weight"]
         root = params[f"conv{layer}.root"]
         if layer == 0:  # [M x, x] come side by side

@@ -1,4 +1,8 @@
-"""Network of PDGNN: a perceptron on topology-aware embeddings."""
+"""Network of the method PDGNN: a perceptron on topology-aware embeddings.
+
+A topology-aware embedding of a subject is its node features after propagation over its graph. Nothing
+in it is learned, so a memory can hold it instead of the graph.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,16 +23,17 @@ from fcforge.nn.tensors import Inputs, Key, Params
 class TEM(Model):
     """Parameter-decoupled network: ``P^2 X`` -> 256 -> 2, no biases, dropout 0.3.
 
-    Features are propagated twice and pooled (mean and maximum over ROIs), by default before the
-    network. Made for the method
-    `pdgnn`, which remembers these embeddings; any other method can use it.
+    Node features X are propagated twice by the matrix P of `fcforge.graphs.gcn_norm` and pooled (mean
+    and maximum over ROIs), by default before the network. It is made for the method `pdgnn`, which
+    remembers these embeddings; any other method can use it.
 
     Attributes
     ----------
     hidden : int
+        Width of the hidden layer.
     dropout : float
-    tau
-        As in the graph models.
+    tau : float
+        Threshold of an edge.
     hops : int
         Number of propagations.
     te : {"pooled", "nodes"}
@@ -53,7 +58,7 @@ class TEM(Model):
 
     @property
     def readout_size(self) -> int:
-        """That of the hidden layer; pooling behind it doubles it."""
+        """Width of the hidden layer, doubled where mean and maximum are taken after it."""
         return self.hidden if self.te == "pooled" else 2 * self.hidden
 
     @property
@@ -63,7 +68,7 @@ class TEM(Model):
         return (2 * rois,) if self.te == "pooled" else (rois, rois)
 
     def init(self, rng: torch.Generator) -> Params:
-        """Glorot weights."""
+        """Draw Glorot weights."""
         return {
             "embed.weight": layers.glorot(rng, self.hidden, self.embedding_shape[-1]),
             "head.weight": layers.glorot(rng, self.n_outputs, self.readout_size),
@@ -86,7 +91,7 @@ class TEM(Model):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Logits and hidden layer of a prepared batch."""
+        """Compute logits; the readout is the hidden layer, pooled over ROIs."""
         embedding = torch.relu(
             layers.linear(inputs["topology"], params["embed.weight"])
         )

@@ -1,4 +1,7 @@
-"""Any ``torch.nn.Module`` as a model, also of PyTorch Geometric; it trains one lane at a time."""
+"""Any ``torch.nn.Module`` as a model, also of PyTorch Geometric.
+
+Such models train one lane at a time, a lane being one learner with one order of sites and one seed.
+"""
 
 import copy
 import inspect
@@ -17,7 +20,7 @@ from fcforge.models.base import Model, Output
 from fcforge.nn.tensors import Inputs, Key, Params
 
 Form = Literal["fc", "log", "dense", "sparse"]
-SUBJECTS = 3  # of the trial that checks a module
+SUBJECTS = 3  # batch size of the trial that checks a module
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class TorchModule(OneLaneModel):
         n_rois: int = 116,
         n_outputs: int = 2,
     ) -> None:
+        # the class is frozen, so fields are set by object.__setattr__
         values = {
             "module": module,
             "readout": readout,
@@ -97,7 +101,7 @@ class TorchModule(OneLaneModel):
 
     @property
     def readout_size(self) -> int:
-        """Return the length of the readout."""
+        """Length of the readout."""
         return self._size  # type: ignore[attr-defined]
 
     def init(self, rng: torch.Generator) -> Params:
@@ -144,11 +148,15 @@ class TorchModule(OneLaneModel):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Compute logits and readout; dropout is drawn from `key` alone."""
-        captured: list[Tensor] = []
+        """Call the module with these parameters and buffers, without changing the module itself.
 
-        def capture(layer: nn.Module, args: Any, output: Any) -> None:
-            captured.append(output[0] if isinstance(output, tuple) else output)
+        The readout is the output of the layer `readout`, taken by a forward hook. Random numbers of
+        ``forward``, such as dropout, are seeded by `key` only.
+        """
+        readouts: list[Tensor] = []
+
+        def keep_output(layer: nn.Module, args: Any, output: Any) -> None:
+            readouts.append(output[0] if isinstance(output, tuple) else output)
 
         updated = {k: v.clone() for k, v in stats.items()}
         module = copy.copy(self.module)
@@ -156,7 +164,7 @@ class TorchModule(OneLaneModel):
         hook = None
         if self.readout:
             layer = module.get_submodule(self.readout)
-            hook = layer.register_forward_hook(capture)
+            hook = layer.register_forward_hook(keep_output)
         try:
             with torch.random.fork_rng(devices=[], enabled=key is not None):
                 if key is not None:
@@ -167,11 +175,11 @@ class TorchModule(OneLaneModel):
         finally:
             if hook is not None:
                 hook.remove()
-        embedding = captured[-1].flatten(1) if captured else logits
+        embedding = readouts[-1].flatten(1) if readouts else logits
         return Output(logits, embedding, updated)
 
     def _arguments(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the arguments of ``forward``."""
+        """Return the arguments of ``forward`` for a prepared batch."""
         if self.inputs != "sparse":
             return tuple(inputs.values())
         x, adjacency = inputs["features"], inputs["adjacency"]
@@ -184,7 +192,14 @@ class TorchModule(OneLaneModel):
 
     # -- the trial --------------------------------------------------------------------------------
     def _try(self) -> int:
-        """Return the length of the readout on random FC; `ConfigError` for what cannot work."""
+        """Call the module on random FC and return the length of its readout.
+
+        Raises
+        ------
+        ConfigError
+            If the module cannot be trained: wrong shapes, no parameters, outputs that change from
+            call to call or depend on other subjects of the batch.
+        """
         layers = dict(self.module.named_modules())
         if self.readout and self.readout not in layers:
             known = [name for name in layers if name]
@@ -209,9 +224,9 @@ class TorchModule(OneLaneModel):
             ) from error
         if tuple(out.logits.shape) != (SUBJECTS, self.n_outputs):
             shape = tuple(out.logits.shape)
-            wanted = (SUBJECTS, self.n_outputs)
+            right = (SUBJECTS, self.n_outputs)
             raise self._fault(
-                f"forward returns shape {shape} for {SUBJECTS} subjects, not {wanted}.",
+                f"forward returns shape {shape} for {SUBJECTS} subjects, not {right}.",
                 "Return one row of logits per subject.",
             )
         if out.embedding.shape[0] != SUBJECTS:
@@ -250,7 +265,7 @@ class TorchModule(OneLaneModel):
 
 
 def _set_modes(module: nn.Module, train: bool, dropping: bool) -> None:
-    """Set training mode of all layers; dropout layers drop only where there is a key."""
+    """Set training or evaluation mode of all layers; dropout layers drop only if `dropping`."""
     for layer in module.modules():
         is_dropout = isinstance(layer, nn.modules.dropout._DropoutNd)
         layer.training = train and dropping if is_dropout else train
@@ -270,9 +285,15 @@ def module_class(candidate: Any, name: str) -> Any:
     Parameters
     ----------
     candidate : object
-        Imported object; whatever is no subclass of ``torch.nn.Module`` is returned as it is.
+        What the config's name imports. Only subclasses of ``torch.nn.Module`` are wrapped.
     name : str
         Name in the config, ``"module:object"``.
+
+    Returns
+    -------
+    type or object
+        A subclass of `TorchModule` that builds the module itself; `candidate` if that is no module
+        class.
     """
     if not (isinstance(candidate, type) and issubclass(candidate, nn.Module)):
         return candidate
@@ -295,9 +316,9 @@ def module_class(candidate: Any, name: str) -> Any:
             n_rois: int = 116,
             n_outputs: int = 2,
         ) -> None:
-            own = dict(settings or {})
-            object.__setattr__(self, "settings", own)
-            module = _built(candidate, own, n_rois, n_outputs)
+            arguments = dict(settings or {})
+            object.__setattr__(self, "settings", arguments)
+            module = _built(candidate, arguments, n_rois, n_outputs)
             super().__init__(
                 module,
                 readout,
@@ -322,14 +343,15 @@ def _built(
     n_rois: int,
     n_outputs: int,
 ) -> nn.Module:
-    """Return an instance of a module class.
+    """Call the constructor of a module class.
 
-    Its constructor gets ``n_rois`` and ``n_outputs`` if it takes them, and the `settings`.
+    It gets `settings`, and ``n_rois`` and ``n_outputs`` if it has parameters of these names.
     """
-    given = {"n_rois": n_rois, "n_outputs": n_outputs}
-    taken = inspect.signature(candidate).parameters
+    sizes = {"n_rois": n_rois, "n_outputs": n_outputs}
+    accepted = inspect.signature(candidate).parameters
+    sizes = {k: v for k, v in sizes.items() if k in accepted}
     try:
-        return candidate(**{k: v for k, v in given.items() if k in taken}, **settings)
+        return candidate(**sizes, **settings)
     except TypeError as error:
         raise ConfigError(
             f"it cannot be built ({error}).",

@@ -15,15 +15,17 @@ from fcforge.nn.tensors import Inputs, Key, Params
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, blocked: Tensor, heads: int
 ) -> Tensor:
-    r"""Scaled dot-product attention over open pairs.
+    r"""Apply scaled dot-product attention of every ROI to its neighbours and itself.
 
     .. math:: \mathrm{softmax}_{j \in N(i) \cup \{i\}} (q_i \cdot k_j / \sqrt{c}) \, v_j
 
     Parameters
     ----------
     query, keys, values : Tensors of shape (n, R, heads * c)
+        c features per head.
     blocked : Tensor of shape (n, R, R)
-        0 or -inf, of `fcforge.graphs.attention_mask`.
+        0 for pairs that may attend, -inf for others, by `fcforge.graphs.attention_mask`.
+    heads : int
 
     Returns
     -------
@@ -37,7 +39,9 @@ def attend(
 @limits(depth=at_least(1), coordinates=at_least(1))
 @dataclass(frozen=True)
 class GraphTransformer(AttentionModel):
-    """3 blocks of 128, dropout 0.3, learning rate 5e-4 (paper); 4 heads, 8 coordinates.
+    """Graph transformer with 3 blocks of 128, dropout 0.3, learning rate 5e-4 (paper).
+
+    The 4 heads and 8 Laplacian coordinates are our choice.
 
     Node features and Laplacian coordinates are embedded and added. A block is attention over
     connected ROIs, then a feed-forward network of twice the width, each with a skip connection
@@ -50,7 +54,7 @@ class GraphTransformer(AttentionModel):
     lr = 5e-4
 
     def norms(self) -> list[str]:
-        """Two in every block: after attention and after the feed-forward network."""
+        """Return two names per block: after attention and after the feed-forward network."""
         return [
             f"block{i}.norm_{part}"
             for i in range(self.depth)
@@ -58,7 +62,7 @@ class GraphTransformer(AttentionModel):
         ]
 
     def init(self, rng: torch.Generator) -> Params:
-        """Linear layers as ``torch.nn.Linear``, norms at identity."""
+        """Draw linear layers as ``torch.nn.Linear`` does; norms start with scale 1 and shift 0."""
         width = self.hidden
         params = layers.init_linear(rng, "embed", self.n_rois, width)
         params |= layers.init_linear(rng, "place", self.coordinates, width)
@@ -72,7 +76,7 @@ class GraphTransformer(AttentionModel):
         return params | self.init_head(rng)
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Attention mask, node features (n, R, R) and Laplacian coordinates (n, R, k)."""
+        """Compute attention masks, node features (n, R, R) and Laplacian coordinates (n, R, k)."""
         adj = self.adjacency(fc)
         return {
             "blocked": graphs.attention_mask(adj),
@@ -85,26 +89,29 @@ class GraphTransformer(AttentionModel):
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        """Node embeddings (n, R, hidden) and the new running statistics."""
+        """Embed nodes and coordinates, then apply the blocks of attention and feed-forward network."""
         new_stats = {}
         keys = layers.dropout_keys(key, 2 * self.depth)
         zero = torch.zeros_like(params["place.bias"])
 
-        def added(h: Tensor, move: Tensor, norm: str, number: int) -> Tensor:
-            """One half of a block: dropout, skip connection, norm."""
-            h = h + layers.dropout(move, self.dropout, keys[number])
-            h, found = layers.normalise(h, zero, params, stats, norm, train)
-            new_stats.update(found)
+        def add_and_norm(h: Tensor, update: Tensor, norm: str, number: int) -> Tensor:
+            """Add an update to h by a skip connection, after dropout, and normalise the sum.
+
+            `norm` is the name of the batch norm, `number` that of the dropout key.
+            """
+            h = h + layers.dropout(update, self.dropout, keys[number])
+            h, norm_stats = layers.normalise(h, zero, params, stats, norm, train)
+            new_stats.update(norm_stats)
             return h
 
         h = layers.affine(params, "embed", inputs["features"])
         h = h + layers.affine(params, "place", inputs["places"])
         for i in range(self.depth):
             q, k, v = layers.affine(params, f"block{i}.qkv", h).chunk(3, dim=-1)
-            seen = attend(q, k, v, inputs["blocked"], self.heads)
-            mixed = layers.affine(params, f"block{i}.out", seen)
-            h = added(h, mixed, f"block{i}.norm_attn", 2 * i)
+            attended = attend(q, k, v, inputs["blocked"], self.heads)
+            mixed = layers.affine(params, f"block{i}.out", attended)
+            h = add_and_norm(h, mixed, f"block{i}.norm_attn", 2 * i)
             up = torch.relu(layers.affine(params, f"block{i}.ffn_up", h))
             down = layers.affine(params, f"block{i}.ffn_down", up)
-            h = added(h, down, f"block{i}.norm_ffn", 2 * i + 1)
+            h = add_and_norm(h, down, f"block{i}.norm_ffn", 2 * i + 1)
         return h, new_stats

@@ -1,8 +1,8 @@
 """Adam as a pure function of parameters, gradients and its own state; it works under vmap.
 
-Parameters and gradients are laid end to end, by name, for the arithmetic: a network of two dozen
-small tensors then costs a dozen operations a step instead of hundreds, which on a GPU is the
-difference between computing and launching.
+For the arithmetic all parameters are concatenated, sorted by name, into one vector of length P. A
+network of two dozen small tensors then costs a dozen operations a step instead of hundreds. On a GPU
+each operation is a kernel launch, which costs more than the computation.
 """
 
 import math
@@ -21,12 +21,12 @@ EPS = 1e-8
 
 
 def flatten(params: Params) -> Tensor:
-    """Return all tensors end to end (P,), sorted by name, whatever the order of the dictionary."""
+    """Concatenate all tensors into one vector (P,), sorted by name."""
     return torch.cat([params[k].reshape(-1) for k in sorted(params)])
 
 
 def unflatten(flat: Tensor, like: Params) -> Params:
-    """Invert `flatten`; names come in the order of `like`."""
+    """Split a vector (P,) of `flatten` into tensors with the names and shapes of `like`."""
     names = sorted(like)
     parts = torch.split(flat, [like[k].numel() for k in names])
     shaped = {
@@ -54,11 +54,11 @@ class Adam(NamedTuple):
     Attributes
     ----------
     m, v : Tensor of shape (P,)
-        First and second moments of all parameters, end to end.
+        Running means of the gradients and of their squares (first and second moments).
     t : Tensor, scalar
-        Steps taken.
+        Number of steps taken.
     factor : Tensor, scalar
-        Factor of the learning rate.
+        Factor of the learning rate; 1 unless a method restarts Adam at another rate.
     """
 
     m: Tensor
@@ -102,7 +102,9 @@ class Adam(NamedTuple):
         Returns
         -------
         params : dict of Tensor
+            New parameters.
         state : Adam
+            New state.
         """
         t = self.t + 1
         # bias corrections folded into two scalars: one fused pass per tensor

@@ -1,4 +1,9 @@
-"""CUDA graphs: capture a function of tensors once and replay it."""
+"""CUDA graphs: a function of tensors, recorded on a GPU once and then replayed.
+
+Recording ("capture") notes the kernels that a function launches, with the addresses of their
+tensors. A replay launches them all at once, which is much faster than calling the function for many
+small kernels. It always reads and writes the same tensors, so arguments are copied into them.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,16 +13,29 @@ from torch.utils import _pytree as pytree
 
 
 def _copy(target: Any, source: Any) -> None:
-    """Copy leaf by leaf; in a dictionary by name, for two may hold their names in another order."""
+    """Copy the tensors of a nested structure (a pytree) into those of another of the same form.
+
+    Entries of dictionaries are matched by name, because their order may differ.
+    """
     pytree.tree_map(lambda a, b: a if a is b else a.copy_(b), target, source)
 
 
 class Graphed:
-    """A function captured on its first call and replayed ever after.
+    """A function that is captured as a CUDA graph on its first call and replayed afterwards.
 
-    ``fn(*carried, *given) -> carried``: the first `carried` arguments are pytrees of tensors that
-    the function advances and returns. What a call returns are its own buffers: they are
-    overwritten by the next call, so whoever keeps one for later clones it. Shapes never change.
+    The function has the form ``fn(*state, *inputs) -> state``, for example a training step.
+
+    Parameters
+    ----------
+    fn : callable
+        Its arguments are pytrees of CUDA tensors, whose shapes never change.
+    carried : int
+        Number of leading arguments that are state: `fn` returns their new values.
+
+    Notes
+    -----
+    A call returns the tensors that the graph writes into. The next call overwrites them, so clone
+    a result that is needed longer.
     """
 
     def __init__(self, fn: Callable[..., tuple[Any, ...]], carried: int) -> None:
@@ -27,7 +45,7 @@ class Graphed:
         self._static: tuple[Any, ...] = ()
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
-        """Advance once."""
+        """Call the function with state and inputs and return the new state."""
         if self._graph is None:
             self._capture(args)
         assert self._graph is not None
@@ -36,8 +54,9 @@ class Graphed:
         return self._static[: self._carried]
 
     def _capture(self, args: tuple[Any, ...]) -> None:
+        """Record the function on copies of `args`, which become the graph's own tensors."""
         self._static = pytree.tree_map(torch.clone, args)
-        # on a side stream first: libraries allocate and choose kernels there, not in a graph
+        # run once outside the graph: libraries allocate memory and choose kernels on a first call
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

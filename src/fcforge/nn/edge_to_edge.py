@@ -15,7 +15,23 @@ from fcforge.nn.tensors import Params
 def init_edge_to_edge(
     rng: torch.Generator, name: str, c_in: int, c_out: int, rois: int
 ) -> Params:
-    """Draw the row and column kernels of a layer, each (c_out, c_in * R), with biases of 0."""
+    """Draw the parameters of an edge-to-edge layer.
+
+    Parameters
+    ----------
+    rng : torch.Generator
+    name : str
+        Prefix of the parameters' names.
+    c_in, c_out : int
+        Channels of input and output.
+    rois : int
+        Number of ROIs R.
+
+    Returns
+    -------
+    dict of Tensor
+        ``name.row`` and ``name.col``: weights (c_out, c_in * R), and biases of 0.
+    """
     row = init_linear(rng, f"{name}.row", c_in * rois, c_out, bias="zero")
     return row | init_linear(rng, f"{name}.col", c_in * rois, c_out, bias="zero")
 
@@ -24,6 +40,8 @@ def edge_to_edge(params: Params, name: str, x: Tensor) -> Tensor:
     r"""Combine every edge with all edges of its two ROIs.
 
     .. math:: y_{oij} = \sum_{ck} r_{ock} x_{cik} + \sum_{ck} s_{ock} x_{ckj} + b_o
+
+    with input channels c, output channels o, row weights r, column weights s and bias b.
 
     Parameters
     ----------

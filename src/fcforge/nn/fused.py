@@ -1,13 +1,17 @@
-r"""Batch norm, ReLU and dropout of all lanes in two passes each way, as Triton kernels (CUDA only).
+r"""Fused GPU versions of layers and of Adam, by Triton kernels; only for CUDA.
 
-Written with torch's own operations, these three layers read and write the activations about
-fifteen times (the lifted batch norm transposes them, the dropout mask is hashed word by word); the
-step is bound by that traffic. Here the forward pass reads them twice and writes them once, the
-backward pass reads them and the incoming gradient twice and writes once, and nothing but the input
-is kept between the two: the mask is a hash of (key, position) and is computed again.
+The main one is batch norm, ReLU and dropout of all lanes (the networks that ``vmap`` trains at
+once). With torch's own operations these three layers read and write the activations about fifteen
+times (batch norm under vmap transposes them, the dropout mask is hashed word by word), and this
+traffic limits the speed of a training step. Here the forward pass reads them twice and writes them
+once. The backward pass reads them and the incoming gradient twice and writes once. Nothing but the
+input is kept between the two: the mask is a hash of (key, position) and is computed again.
 
-The numbers are those of `layers.normalise`, ``relu`` and `randomness.keep_mask` up to rounding;
-the mask is the same bit by bit.
+The numbers are those of `layers.normalise`, ``relu`` and `randomness.keep_mask` up to rounding; the
+mask is the same bit by bit.
+
+The functions here take the tensors of one lane. The ``vmap`` rule of `_OfLanes` turns many lanes
+into one kernel launch.
 """
 
 from collections.abc import Sequence
@@ -34,7 +38,7 @@ def kernels() -> Any:
 
 
 def fits(h: Tensor) -> bool:
-    """Whether the kernels can take h: float32 on a CUDA device, Triton there."""
+    """Return whether the kernels can take h: float32, on a CUDA device, with Triton installed."""
     return h.is_cuda and h.dtype == torch.float32 and kernels() is not None
 
 
@@ -43,15 +47,27 @@ def norm_relu_dropout(
     weight: Tensor,
     bias: Tensor,
     key: Tensor | None,
-    old: Sequence[Tensor],
+    running: Sequence[Tensor],
     p: float,
     epsilon: float,
     momentum: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Training-mode batch norm of h (n, F) over n, then ReLU, then dropout with `key`.
+    """Apply batch norm in training mode, then ReLU, then dropout.
 
-    `old` are the offset of h, which only its running mean sees, and the running mean and variance
-    so far, each (F,).
+    Parameters
+    ----------
+    h : Tensor of shape (n, F)
+        The norm is over its n rows.
+    weight, bias : Tensor of shape (F,)
+        Scale and shift of the norm.
+    key : int32 scalar or None
+        Random key of dropout; None: nothing is dropped.
+    running : three Tensors of shape (F,)
+        Offset of h, which only its running mean sees; running mean; running variance.
+    p : float
+        Probability that dropout drops a value.
+    epsilon, momentum : float
+        Of the batch norm.
 
     Returns
     -------
@@ -62,13 +78,14 @@ def norm_relu_dropout(
     dropped = 0 if key is None else dropped_of_256(p)
     if key is None:
         key = torch.zeros((), dtype=torch.int32, device=h.device)
-    given = [x[None] for x in (h, weight, bias, key, *old)]
-    out, _, _, mean, var = _Forward.apply(*given, dropped, epsilon, momentum)
-    return out.squeeze(0), mean.squeeze(0), var.squeeze(0)  # [0] would copy backwards
+    one_lane = [x[None] for x in (h, weight, bias, key, *running)]
+    out, _, _, mean, var = _NormReluDropout.apply(*one_lane, dropped, epsilon, momentum)
+    # squeeze, because the gradient of [0] is a copy
+    return out.squeeze(0), mean.squeeze(0), var.squeeze(0)
 
 
 def adam(vectors: Sequence[Tensor], scalars: Sequence[Tensor], *numbers: float) -> Any:
-    """Parameters and moments (P,) after a step of `fcforge.nn.adam.Adam`, in one pass.
+    """Take a step of `fcforge.nn.adam.Adam` in one pass.
 
     Parameters
     ----------
@@ -78,25 +95,30 @@ def adam(vectors: Sequence[Tensor], scalars: Sequence[Tensor], *numbers: float) 
         Factor of the gradients, rate, factor of the root of the second moment.
     numbers : float
         Weight decay, both betas, epsilon.
+
+    Returns
+    -------
+    tuple of three Tensors of shape (P,)
+        Parameters, first and second moments after the step.
     """
-    given = [x[None] for x in (*vectors, *scalars)]
-    return tuple(new.squeeze(0) for new in _Last.apply("adam", *given, *numbers))
+    one_lane = [x[None] for x in (*vectors, *scalars)]
+    results = _KernelWithoutGradient.apply("adam", *one_lane, *numbers)
+    return tuple(result.squeeze(0) for result in results)
 
 
 def dropout(x: Tensor, p: float, key: Tensor) -> Tensor:
-    """Inverted dropout of x (any shape) with the mask of `keep_mask`, one pass each way."""
-    return _Dropout.apply(x.reshape(1, -1), key[None], dropped_of_256(p)).reshape(
-        x.shape
-    )
+    """Apply dropout to x (any shape) with the mask of `keep_mask`, in one pass each way."""
+    flat = _Dropout.apply(x.reshape(1, -1), key[None], dropped_of_256(p))
+    return flat.reshape(x.shape)
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """``x W^T`` of x (n, in), whose gradient of W keeps the whole card busy."""
+    """Return ``x W^T`` of x (n, in); its gradient of W is computed in parts, for a full GPU."""
     return _Linear.apply(x, weight)
 
 
 def mean_max(h: Tensor) -> Tensor:
-    """Mean and maximum over ROIs, (n, R, F) -> (n, 2 F), one pass each way.
+    """Return mean and maximum over ROIs, (n, R, F) -> (n, 2 F), in one pass each way.
 
     Where several ROIs share the maximum, the first gets the gradient; torch's ``amax`` divides it.
     That is the same after a ReLU (ties are zeros, no gradient passes) and without one (no ties).
@@ -105,9 +127,9 @@ def mean_max(h: Tensor) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """A product that sums its gradient of W over many rows in parts.
+    """Product ``x W^T`` whose gradient of W over many rows is summed in parts.
 
-    As one product per lane it would be one tile on one of a hundred multiprocessors.
+    As one product per lane it would be one tile on one of a GPU's hundred multiprocessors.
     """
 
     generate_vmap_rule = True
@@ -126,17 +148,21 @@ class _Linear(torch.autograd.Function):
         n = x.shape[0]
         parts = 4 if n % 4 == 0 and n >= MANY_ROWS else 1
         rows = (parts, n // parts)
-        each = grad.unflatten(0, rows).mT @ x.unflatten(0, rows)
-        return grad @ weight, each.sum(0)
+        weight_grads = grad.unflatten(0, rows).mT @ x.unflatten(0, rows)
+        return grad @ weight, weight_grads.sum(0)
 
 
 class _OfLanes(torch.autograd.Function):
-    """Operation on tensors whose first dimension is the lane: what vmap adds joins the lanes."""
+    """Operation on tensors whose first dimension is the lane.
+
+    Under vmap the mapped dimension is merged into the first one, so that many lanes are one launch.
+    """
 
     @classmethod
     def vmap(
         cls, info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[Any, Any]:
+        """Apply the operation to mapped arguments (``torch.autograd.Function.vmap``)."""
         size = info.batch_size
         merged = []
         for value, dim in zip(args, in_dims, strict=True):
@@ -151,12 +177,12 @@ class _OfLanes(torch.autograd.Function):
         return (split, (0,) * len(split)) if isinstance(out, tuple) else (split[0], 0)
 
 
-class _Last(_OfLanes):
-    """The kernel of that name: a gradient or a step, itself not differentiable again."""
+class _KernelWithoutGradient(_OfLanes):
+    """Call of a function of `fused_kernels` that is not differentiated: a gradient or a step."""
 
     @staticmethod
-    def forward(name: str, *given: Any) -> Any:
-        whole = [x.contiguous() if isinstance(x, Tensor) else x for x in given]
+    def forward(name: str, *args: Any) -> Any:
+        whole = [x.contiguous() if isinstance(x, Tensor) else x for x in args]
         return getattr(kernels(), name)(*whole)
 
     @staticmethod
@@ -165,7 +191,7 @@ class _Last(_OfLanes):
 
 
 class _MeanMax(_OfLanes):
-    """Of h (lanes, n, R, F); also returns where the maximum is."""
+    """Mean and maximum over ROIs of h (lanes, n, R, F), and the ROI of each maximum."""
 
     @staticmethod
     def forward(h: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,12 +207,12 @@ class _MeanMax(_OfLanes):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
-        given = *ctx.saved_tensors, ctx.n_rois
-        return _Last.apply("mean_max_backward", grad, *given)
+        saved = *ctx.saved_tensors, ctx.n_rois
+        return _KernelWithoutGradient.apply("mean_max_backward", grad, *saved)
 
 
 class _Dropout(_OfLanes):
-    """Of x (lanes, n) and key (lanes,); linear in x, so the gradient is dropped alike."""
+    """Dropout of x (lanes, n) with keys (lanes,); the gradient passes through the same mask."""
 
     @staticmethod
     def forward(x: Tensor, key: Tensor, dropped: int) -> Tensor:
@@ -202,8 +228,8 @@ class _Dropout(_OfLanes):
         return _Dropout.apply(grad, *ctx.saved_tensors, ctx.dropped), None, None
 
 
-class _Forward(_OfLanes):
-    """Of h (lanes, n, F), weight and bias (lanes, F), key (lanes,), old statistics (lanes, F)."""
+class _NormReluDropout(_OfLanes):
+    """Batch norm, ReLU and dropout of h (lanes, n, F); arguments of `fused_kernels.forward`."""
 
     @staticmethod
     def forward(h: Tensor, *rest: Any) -> tuple[Tensor, ...]:
@@ -220,5 +246,6 @@ class _Forward(_OfLanes):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        given = *ctx.saved_tensors, ctx.dropped, ROWS
-        return (*_Last.apply("backward", grad, *given), *[None] * 7)
+        saved = *ctx.saved_tensors, ctx.dropped, ROWS
+        gradients = _KernelWithoutGradient.apply("backward", grad, *saved)
+        return (*gradients, *[None] * 7)

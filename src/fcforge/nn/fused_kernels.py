@@ -1,6 +1,15 @@
-"""Triton kernels behind `fcforge.nn.fused`. Imported only where Triton is installed.
+"""Triton kernels behind `fcforge.nn.fused`, imported only where Triton is installed.
 
-All arrays are (lanes, n, F) or (lanes, F), contiguous; a program works on ROWS rows of one lane.
+A lane is one of the networks that train at the same time. Arrays are contiguous, of shape
+(lanes, n, F) or (lanes, F): n rows, F features. Functions with ``triton.jit`` are kernels; their
+arguments are pointers to arrays, and many instances of a kernel ("programs") run at once. A program
+works on one chunk of ROWS rows of one lane; BLOCK is F rounded up to a power of two, as Triton
+needs. Places are offsets into an array; a mask says which places exist.
+
+The dropout mask is a hash of the lane's key and a value's position (`randomness.keep_mask`). One
+hash of 32 bits serves four positions, one in each quarter of the array: ``quarter`` is the length of
+a quarter. A value is dropped if its byte is below ``dropped`` (of 256), and ``scale`` makes up for
+the dropped ones.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -16,7 +25,7 @@ from torch import Tensor
 
 @triton.jit
 def _mix(h):
-    """Murmur3's finaliser, as `randomness._mix`."""
+    """Mix the bits of 32-bit words by Murmur3's finaliser, as `randomness._mix` does."""
     h = h ^ ((h >> 16) & 0xFFFF)
     h = h * -2048144789
     h = h ^ ((h >> 13) & 0x7FFFF)
@@ -26,16 +35,15 @@ def _mix(h):
 
 @triton.jit
 def _hash(word, key):
-    """Four bytes, as `randomness.keep_mask` draws them for four positions."""
+    """Return the hash whose four bytes decide on four positions (`randomness.keep_mask`)."""
     return _mix(_mix(word * -1640531535 + key) ^ key)
 
 
 @triton.jit
 def _kept(position, quarter, key, dropped):
-    """Whether positions are kept, as `randomness.keep_mask`: four bytes of a hash serve four."""
-    byte = (position >= quarter).to(
-        tl.int32
-    )  # no division: it costs as much as the hash
+    """Return whether dropout keeps the values at these positions, as `randomness.keep_mask`."""
+    # number of the quarter, without a division, which would cost as much as the hash
+    byte = (position >= quarter).to(tl.int32)
     byte += (position >= 2 * quarter).to(tl.int32) + (position >= 3 * quarter).to(
         tl.int32
     )
@@ -45,17 +53,17 @@ def _kept(position, quarter, key, dropped):
 
 @triton.jit(do_not_specialize=["n"])
 def _moments(h, mean, m2, n, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
-    """Mean and sum of squared deviations of a block of rows, (lanes, chunks, F)."""
+    """Store mean and sum of squared deviations of a chunk of rows of h, (lanes, chunks, F)."""
     chunk = tl.program_id(0)
     lane = tl.program_id(1)
     row = chunk * ROWS + tl.arange(0, ROWS)
     col = tl.arange(0, BLOCK)
-    there = (row[:, None] < n) & (col[None, :] < F)
+    exists = (row[:, None] < n) & (col[None, :] < F)
     base = lane.to(tl.int64) * n * F
-    x = tl.load(h + base + row[:, None] * F + col[None, :], mask=there, other=0.0)
+    x = tl.load(h + base + row[:, None] * F + col[None, :], mask=exists, other=0.0)
     count = tl.minimum(n - chunk * ROWS, ROWS)
     average = tl.sum(x, 0) / count
-    apart = tl.where(there, x - average[None, :], 0.0)
+    apart = tl.where(exists, x - average[None, :], 0.0)
     place = (lane * tl.num_programs(0) + chunk) * F + col
     tl.store(mean + place, average, mask=col < F)
     tl.store(m2 + place, tl.sum(apart * apart, 0), mask=col < F)
@@ -82,30 +90,31 @@ def _combine(
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Chan's rule: moments of all rows of a lane from those of its blocks.
+    """Compute the moments of all rows of a lane from those of its chunks, by Chan's rule.
 
-    Running statistics follow as `layers.normalise` has them.
+    Stores mean and inverse standard deviation, and the running statistics after this batch as
+    `layers.normalise` defines them. `part` and `m2` are what `_moments` stored.
     """
     lane = tl.program_id(0)
     col = tl.arange(0, BLOCK)
     total = tl.zeros([TILE, BLOCK], tl.float32)
     for first in range(0, chunks, TILE):
         chunk = first + tl.arange(0, TILE)
-        there = (chunk[:, None] < chunks) & (col[None, :] < F)
+        exists = (chunk[:, None] < chunks) & (col[None, :] < F)
         count = tl.minimum(n - chunk * ROWS, ROWS).to(tl.float32)
         at = (lane * chunks + chunk[:, None]) * F + col[None, :]
-        total += tl.load(part + at, mask=there, other=0.0) * count[:, None]
+        total += tl.load(part + at, mask=exists, other=0.0) * count[:, None]
     average = tl.sum(total, 0) / n
     square = tl.zeros([TILE, BLOCK], tl.float32)
     for first in range(0, chunks, TILE):
         chunk = first + tl.arange(0, TILE)
-        there = (chunk[:, None] < chunks) & (col[None, :] < F)
+        exists = (chunk[:, None] < chunks) & (col[None, :] < F)
         count = tl.minimum(n - chunk * ROWS, ROWS).to(tl.float32)
         at = (lane * chunks + chunk[:, None]) * F + col[None, :]
-        apart = tl.load(part + at, mask=there, other=0.0) - average[None, :]
-        apart = tl.where(there, apart, 0.0)
+        apart = tl.load(part + at, mask=exists, other=0.0) - average[None, :]
+        apart = tl.where(exists, apart, 0.0)
         square += apart * apart * count[:, None] + tl.load(
-            m2 + at, mask=there, other=0.0
+            m2 + at, mask=exists, other=0.0
         )
     inverse = 1.0 / tl.sqrt(tl.sum(square, 0) / n + epsilon)
     inside = col < F
@@ -122,15 +131,22 @@ def _combine(
 
 @triton.jit
 def _words(key, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
-    """Hashes (ROWS, BLOCK) that serve this program's rows of all four quarters, and their key."""
-    own = tl.load(key + tl.program_id(1))
+    """Return the hashes (ROWS, BLOCK) for this program's rows of all four quarters.
+
+    Also returns the lane's key.
+    """
+    lane_key = tl.load(key + tl.program_id(1))
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    return _hash(row[:, None] * F + tl.arange(0, BLOCK)[None, :], own), own
+    return _hash(row[:, None] * F + tl.arange(0, BLOCK)[None, :], lane_key), lane_key
 
 
 @triton.jit
 def _columns(mean, inverse_sd, weight, bias, F: tl.constexpr, BLOCK: tl.constexpr):
-    """Places in (lanes, F) of this program's lane, which of them exist, and what is there."""
+    """Load the statistics and parameters of this program's lane.
+
+    Returns their places in arrays (lanes, F), which places exist, and mean, inverse standard
+    deviation, scale and shift, each (1, BLOCK).
+    """
     col = tl.arange(0, BLOCK)
     at = tl.program_id(1) * F + col
     inside = col < F
@@ -159,28 +175,30 @@ def _part(
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Part q of four of this program's rows: with SHARED one of each quarter of the rows.
+    """Normalise part q (of four) of this program's rows.
 
-    Then one hash serves the four parts, which is what a pass over the activations costs most
-    beside the memory it reads. Returns places in (lanes, n, F) and which of them exist, x-hat, the
-    norm's output, and whether a place passes ReLU and dropout.
+    With SHARED (n is divisible by four) the four parts lie in the four quarters of the rows. One
+    hash then serves all four, and hashes are the main cost of a pass beside reading memory.
+
+    Returns places in (lanes, n, F), which of them exist, the normalised values, these after scale
+    and shift, and whether a value passes ReLU and dropout.
     """
     col = tl.arange(0, BLOCK)[None, :]
     if SHARED:
         first = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-        there = (first[:, None] < n // 4) & (col < F)
+        exists = (first[:, None] < n // 4) & (col < F)
         position = (q * (n // 4) + first)[:, None] * F + col
         kept = ((words >> (8 * q)) & 255) >= dropped
     else:
         row = (tl.program_id(0) * 4 + q) * ROWS + tl.arange(0, ROWS)
-        there = (row[:, None] < n) & (col < F)
+        exists = (row[:, None] < n) & (col < F)
         position = row[:, None] * F + col
         kept = _kept(position, quarter, key, dropped)
     at = tl.program_id(1).to(tl.int64) * n * F + position
-    x = tl.load(h + at, mask=there, other=0.0)
+    x = tl.load(h + at, mask=exists, other=0.0)
     hat = (x - m) * r
     y = hat * w + b
-    return at, there, hat, y, kept & (y > 0)
+    return at, exists, hat, y, kept & (y > 0)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
@@ -201,14 +219,28 @@ def _apply(
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """``relu(norm(h)) * mask``."""
-    words, own = _words(key, F, BLOCK, ROWS)
+    """Store ``dropout(relu(norm(h)))`` in `out`."""
+    words, lane_key = _words(key, F, BLOCK, ROWS)
     _, _, m, r, w, b = _columns(mean, inverse_sd, weight, bias, F, BLOCK)
     for q in tl.static_range(4):
-        at, there, _, y, passes = _part(
-            q, h, m, r, w, b, words, own, n, quarter, dropped, SHARED, F, BLOCK, ROWS
+        at, exists, _, y, passes = _part(
+            q,
+            h,
+            m,
+            r,
+            w,
+            b,
+            words,
+            lane_key,
+            n,
+            quarter,
+            dropped,
+            SHARED,
+            F,
+            BLOCK,
+            ROWS,
         )
-        tl.store(out + at, tl.where(passes, y * scale, 0.0), mask=there)
+        tl.store(out + at, tl.where(passes, y * scale, 0.0), mask=exists)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
@@ -231,16 +263,33 @@ def _gradient_sums(
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Sum over a block of rows the gradient at the norm's output, and its product with x-hat."""
-    words, own = _words(key, F, BLOCK, ROWS)
+    """Sum the gradients of the norm's scale (`dw`) and shift (`db`) over a chunk of rows.
+
+    `g` is the gradient of the output of `_apply`.
+    """
+    words, lane_key = _words(key, F, BLOCK, ROWS)
     _, inside, m, r, w, b = _columns(mean, inverse_sd, weight, bias, F, BLOCK)
     sum_w = tl.zeros([ROWS, BLOCK], tl.float32)
     sum_b = tl.zeros([ROWS, BLOCK], tl.float32)
     for q in tl.static_range(4):
-        at, there, hat, _, passes = _part(
-            q, h, m, r, w, b, words, own, n, quarter, dropped, SHARED, F, BLOCK, ROWS
+        at, exists, hat, _, passes = _part(
+            q,
+            h,
+            m,
+            r,
+            w,
+            b,
+            words,
+            lane_key,
+            n,
+            quarter,
+            dropped,
+            SHARED,
+            F,
+            BLOCK,
+            ROWS,
         )
-        dy = tl.where(passes, tl.load(g + at, mask=there, other=0.0) * scale, 0.0)
+        dy = tl.where(passes, tl.load(g + at, mask=exists, other=0.0) * scale, 0.0)
         sum_w += dy * hat
         sum_b += dy
     chunk = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
@@ -270,23 +319,41 @@ def _gradient(
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Gradient of h: ``w r (dy - (db + x-hat dw) / n)``."""
-    words, own = _words(key, F, BLOCK, ROWS)
+    """Store the gradient of h in `dh`: ``w r (dy - (db + normalised dw) / n)``.
+
+    w is the scale, r the inverse standard deviation, dy the gradient at the norm's output; `dw` and
+    `db` are sums over all rows.
+    """
+    words, lane_key = _words(key, F, BLOCK, ROWS)
     columns, inside, m, r, w, b = _columns(mean, inverse_sd, weight, bias, F, BLOCK)
     sum_w = tl.load(dw + columns, mask=inside, other=0.0)[None, :]
     sum_b = tl.load(db + columns, mask=inside, other=0.0)[None, :]
     for q in tl.static_range(4):
-        at, there, hat, _, passes = _part(
-            q, h, m, r, w, b, words, own, n, quarter, dropped, SHARED, F, BLOCK, ROWS
+        at, exists, hat, _, passes = _part(
+            q,
+            h,
+            m,
+            r,
+            w,
+            b,
+            words,
+            lane_key,
+            n,
+            quarter,
+            dropped,
+            SHARED,
+            F,
+            BLOCK,
+            ROWS,
         )
-        dy = tl.where(passes, tl.load(g + at, mask=there, other=0.0) * scale, 0.0)
+        dy = tl.where(passes, tl.load(g + at, mask=exists, other=0.0) * scale, 0.0)
         inner = dy - (sum_b + hat * sum_w) / n
-        tl.store(dh + at, w * r * inner, mask=there)
+        tl.store(dh + at, w * r * inner, mask=exists)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
 def _dropout(x, out, key, n, quarter, dropped, scale, BLOCK: tl.constexpr):
-    """``x * mask`` of one block of a lane."""
+    """Store dropout of one block of x in `out`."""
     lane = tl.program_id(1)
     position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = lane.to(tl.int64) * n + position
@@ -296,7 +363,7 @@ def _dropout(x, out, key, n, quarter, dropped, scale, BLOCK: tl.constexpr):
 
 
 def dropout(x: Tensor, key: Tensor, dropped: int) -> Tensor:
-    """Dropout of x (lanes, n); see `fused.dropout`."""
+    """Return dropout of x (lanes, n) with keys (lanes,); `dropped` of 256 values are dropped."""
     lanes, n = x.shape
     out = torch.empty_like(x)
     block = 1024
@@ -311,7 +378,7 @@ def dropout(x: Tensor, key: Tensor, dropped: int) -> Tensor:
 def _mean_max(
     h, out, where, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
-    """Mean, maximum and its place over the ROIs of one graph."""
+    """Store mean and maximum over the ROIs of one graph, and in `where` the maximum's ROI."""
     graph = tl.program_id(0).to(tl.int64)
     col = tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], tl.float32)
@@ -319,10 +386,10 @@ def _mean_max(
     place = tl.zeros([BLOCK], tl.int32)
     for first in range(0, R, TILE):
         row = first + tl.arange(0, TILE)
-        there = (row[:, None] < R) & (col[None, :] < F)
+        exists = (row[:, None] < R) & (col[None, :] < F)
         at = (graph * R + row[:, None]) * F + col[None, :]
-        x = tl.load(h + at, mask=there, other=float("-inf"))
-        total += tl.sum(tl.where(there, x, 0.0), 0)
+        x = tl.load(h + at, mask=exists, other=float("-inf"))
+        total += tl.sum(tl.where(exists, x, 0.0), 0)
         high, index = tl.max(x, 0, return_indices=True)
         place = tl.where(high > top, first + index, place)
         top = tl.maximum(high, top)
@@ -343,16 +410,22 @@ def _mean_max_gradient(
     place = tl.load(where + graph * F + col, mask=col < F, other=0)
     for first in range(0, R, TILE):
         row = first + tl.arange(0, TILE)
-        there = (row[:, None] < R) & (col[None, :] < F)
+        exists = (row[:, None] < R) & (col[None, :] < F)
         at = (graph * R + row[:, None]) * F + col[None, :]
         value = even[None, :] + tl.where(
             row[:, None] == place[None, :], top[None, :], 0.0
         )
-        tl.store(dh + at, value, mask=there)
+        tl.store(dh + at, value, mask=exists)
 
 
 def mean_max(h: Tensor) -> tuple[Tensor, Tensor]:
-    """Readout (lanes, n, 2 F) and place of the maximum (lanes, n, F) of h (lanes, n, R, F)."""
+    """Return mean and maximum over ROIs of h (lanes, n, R, F), and the ROI of each maximum.
+
+    Returns
+    -------
+    readout : Tensor of shape (lanes, n, 2 F)
+    where : int32 Tensor of shape (lanes, n, F)
+    """
     lanes, n, n_rois, width = h.shape
     out = h.new_empty(lanes, n, 2 * width)
     where = torch.empty(lanes, n, width, dtype=torch.int32, device=h.device)
@@ -362,7 +435,16 @@ def mean_max(h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mean_max_backward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
-    """Gradient of h (lanes, n, R, F)."""
+    """Return the gradient of h (lanes, n, R, F).
+
+    Parameters
+    ----------
+    grad : Tensor of shape (lanes, n, 2 F)
+        Gradient of the readout.
+    where : int32 Tensor of shape (lanes, n, F)
+        ROIs of the maxima, as `mean_max` returns them.
+    n_rois : int
+    """
     lanes, n, width = where.shape
     dh = grad.new_empty(lanes, n, n_rois, width)
     sizes = {"F": width, "BLOCK": triton.next_power_of_2(width), "TILE": 32}
@@ -373,7 +455,17 @@ def mean_max_backward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
 def _launch(
     h: Tensor, dropped: int, rows: int
 ) -> tuple[tuple[int, int], tuple[Any, ...], dict[str, Any]]:
-    """Grid, (n, quarter, dropped, scale) and constants of one launch of four parts."""
+    """Return what `_apply` and the gradient kernels are launched with.
+
+    Returns
+    -------
+    grid : tuple
+        Number of programs: chunks of `rows` rows, lanes.
+    numbers : tuple
+        n, quarter, dropped, scale.
+    sizes : dict
+        Constants at compile time.
+    """
     lanes, n, width = h.shape
     numbers = (n, triton.cdiv(n * width, 4), dropped, 256.0 / (256 - dropped))
     sizes = {"F": width, "BLOCK": triton.next_power_of_2(width), "ROWS": rows // 4}
@@ -395,22 +487,41 @@ def forward(
     momentum: float,
     rows: int,
 ) -> tuple[Tensor, ...]:
-    """Output, mean, inverse standard deviation, running mean and variance.
+    """Apply batch norm, ReLU and dropout to h (lanes, n, F); see `fused.norm_relu_dropout`.
 
-    See `fused.norm_relu_dropout`.
+    Parameters
+    ----------
+    h : Tensor of shape (lanes, n, F)
+    weight, bias, offset, old_mean, old_var : Tensor of shape (lanes, F)
+        Scale and shift of the norm, offset of h, running statistics so far.
+    key : int32 Tensor of shape (lanes,)
+    dropped : int
+        How many of 256 values are dropped.
+    epsilon, momentum : float
+    rows : int
+        Rows of one program.
+
+    Returns
+    -------
+    out : Tensor of shape (lanes, n, F)
+    mean, inverse_sd, new_mean, new_var : Tensor of shape (lanes, F)
+        Moments of the batch, then running statistics after it.
     """
     grid, numbers, sizes = _launch(h, dropped, rows)
     lanes, n, width = h.shape
-    given = [x.contiguous() for x in (weight, bias, key)]
+    arrays = [x.contiguous() for x in (weight, bias, key)]
     old = [x.contiguous() for x in (offset, old_mean, old_var)]
     whole = {"F": width, "BLOCK": sizes["BLOCK"], "ROWS": rows}
-    part = h.new_empty(2, lanes, grid[0], width)
-    _moments[grid](h, *part, n, **whole)
+    chunk_moments = h.new_empty(2, lanes, grid[0], width)
+    _moments[grid](h, *chunk_moments, n, **whole)
     mean, inverse_sd, *new = h.new_empty(4, lanes, width)
-    how = (n, grid[0], epsilon, momentum, n / max(n - 1, 1))
-    _combine[(lanes,)](*part, mean, inverse_sd, *old, *new, *how, TILE=32, **whole)
+    unbiased = n / max(n - 1, 1)
+    settings = (n, grid[0], epsilon, momentum, unbiased)
+    _combine[(lanes,)](
+        *chunk_moments, mean, inverse_sd, *old, *new, *settings, TILE=32, **whole
+    )
     out = torch.empty_like(h)
-    _apply[grid](h, out, mean, inverse_sd, *given, *numbers, **sizes)
+    _apply[grid](h, out, mean, inverse_sd, *arrays, *numbers, **sizes)
     return out, mean, inverse_sd, *new
 
 
@@ -425,15 +536,15 @@ def backward(
     dropped: int,
     rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of h, weight and bias."""
+    """Return the gradients of h, weight and bias; `grad` is that of the output of `forward`."""
     grid, numbers, sizes = _launch(h, dropped, rows)
     lanes, _, width = h.shape
-    given = [x.contiguous() for x in (mean, inverse_sd, weight, bias, key)]
-    part = h.new_empty(2, lanes, grid[0], width)
-    _gradient_sums[grid](grad, h, *given, part[0], part[1], *numbers, **sizes)
-    dw, db = part.sum(2)
+    arrays = [x.contiguous() for x in (mean, inverse_sd, weight, bias, key)]
+    sums = h.new_empty(2, lanes, grid[0], width)  # of every chunk
+    _gradient_sums[grid](grad, h, *arrays, sums[0], sums[1], *numbers, **sizes)
+    dw, db = sums.sum(2)
     dh = torch.empty_like(h)
-    _gradient[grid](grad, h, dh, *given, dw, db, *numbers, **sizes)
+    _gradient[grid](grad, h, dh, *arrays, dw, db, *numbers, **sizes)
     return dh, dw, db
 
 
@@ -456,22 +567,22 @@ def _adam(
     epsilon,
     BLOCK: tl.constexpr,
 ):
-    """One block of parameters of a lane."""
+    """Take a step of Adam on one block of a lane's parameters."""
     lane = tl.program_id(1)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = lane.to(tl.int64) * n + place
-    there = place < n
-    now = tl.load(p + at, mask=there, other=0.0)
-    slope = tl.load(g + at, mask=there, other=0.0) * tl.load(shrink + lane)
+    exists = place < n
+    now = tl.load(p + at, mask=exists, other=0.0)
+    slope = tl.load(g + at, mask=exists, other=0.0) * tl.load(shrink + lane)
     slope += decay * now
-    first = tl.load(m + at, mask=there, other=0.0)
+    first = tl.load(m + at, mask=exists, other=0.0)
     first += (1.0 - beta1) * (slope - first)
-    second = tl.load(v + at, mask=there, other=0.0) * beta2
+    second = tl.load(v + at, mask=exists, other=0.0) * beta2
     second += (1.0 - beta2) * slope * slope
     spread = tl.sqrt(second) * tl.load(root + lane) + epsilon
-    tl.store(new_p + at, now - tl.load(rate + lane) * first / spread, mask=there)
-    tl.store(new_m + at, first, mask=there)
-    tl.store(new_v + at, second, mask=there)
+    tl.store(new_p + at, now - tl.load(rate + lane) * first / spread, mask=exists)
+    tl.store(new_m + at, first, mask=exists)
+    tl.store(new_v + at, second, mask=exists)
 
 
 def adam(
@@ -484,10 +595,10 @@ def adam(
     root: Tensor,
     *numbers: float,
 ) -> tuple[Tensor, ...]:
-    """Parameters and moments (lanes, P) after a step; see `fused.adam`."""
+    """Return parameters and both moments (lanes, P) after a step; see `fused.adam`."""
     lanes, n = p.shape
-    given = [x.contiguous() for x in (p, g, m, v, shrink, rate, root)]
-    new = [torch.empty_like(x) for x in given[:3]]
+    arrays = [x.contiguous() for x in (p, g, m, v, shrink, rate, root)]
+    new = [torch.empty_like(x) for x in arrays[:3]]
     block = 1024
-    _adam[(triton.cdiv(n, block), lanes)](*given, *new, n, *numbers, BLOCK=block)
+    _adam[(triton.cdiv(n, block), lanes)](*arrays, *new, n, *numbers, BLOCK=block)
     return tuple(new)

@@ -1,8 +1,10 @@
 """Layers of classifiers and generators: short pure functions of tensors.
 
-Weights have torch's layout (out, in). Node arrays are (n, R, F): n subjects, R ROIs, F features.
-Everything works under ``torch.func.vmap`` and ``torch.compile``. Parameters are drawn from an
-explicit generator of random numbers; torch.nn uses a global one.
+Shapes: n subjects, R ROIs, F features; weights have torch's layout (out, in). Parameters are
+dictionaries of tensors: those of layer ``name`` are called ``name.weight`` and ``name.bias``.
+Everything works under ``torch.func.vmap``, which trains many networks ("lanes") at once, and under
+``torch.compile``. Parameters are drawn from an explicit generator of random numbers, because
+torch.nn uses a global one.
 """
 
 from collections.abc import Sequence
@@ -70,8 +72,8 @@ def init_linear(
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """Return ``x W^T`` over the last axis, without bias.
 
-    The leading axes are folded first: lifted over lanes, this is then one batched product with
-    the lane as its only batch axis.
+    The leading axes are folded into one first. Under ``vmap`` over lanes this is then a single
+    batched product whose only batch axis is the lane.
     """
     rows = x.reshape(-1, x.shape[-1])
     flat = fused.linear(rows, weight) if fused.fits(x) else rows @ weight.t()
@@ -93,7 +95,16 @@ def layer_norm(params: Params, name: str, x: Tensor) -> Tensor:
 
 
 def dropout(x: Tensor, p: float, key: Key) -> Tensor:
-    """Apply inverted dropout drawn from the int32 scalar `key`; without a key drop nothing."""
+    """Set shares of x to 0 and scale the rest, so that the mean stays.
+
+    Parameters
+    ----------
+    x : Tensor of any shape
+    p : float
+        Probability that a value is dropped.
+    key : int32 scalar or None
+        Random key of the mask; without one x is returned as it is.
+    """
     if key is None or p == 0.0:
         return x
     if fused.fits(x):
@@ -102,7 +113,20 @@ def dropout(x: Tensor, p: float, key: Key) -> Tensor:
 
 
 def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
-    """Return dropout keys of `n` layers from number `first` on; None where nothing is dropped."""
+    """Derive one dropout key for each of `n` layers from the key of a training step.
+
+    Parameters
+    ----------
+    key : int32 scalar or None
+    n : int
+        Number of keys.
+    first : int
+        Number of the first layer; layers of different numbers have different keys.
+
+    Returns
+    -------
+    sequence of int32 scalars, or of None where `key` is None
+    """
     if key is None:
         return [None] * n
     return fold(
@@ -118,12 +142,26 @@ def init_norm(name: str, width: int) -> Params:
 def normalise(
     h: Tensor, offset: Tensor, params: Params, stats: Params, name: str, train: bool
 ) -> tuple[Tensor, Params]:
-    """Batch norm `name` of ``h + offset`` (..., F) with explicit running statistics.
+    """Apply batch norm to ``h + offset``, with running statistics as argument and result.
 
-    As ``torch.nn.BatchNorm1d``: in training the batch's population variance normalises, its
-    sample variance is remembered, ``running = 0.9 running + 0.1 batch``. `offset` (F,), the
-    bias of the layer before, shifts the mean alone, so in training it is never added: its
-    gradient is exactly 0, and one pass over the batch is saved.
+    As in ``torch.nn.BatchNorm1d``, the batch's population variance normalises in training, its
+    sample variance enters the running one: ``running = 0.9 running + 0.1 batch``.
+
+    Parameters
+    ----------
+    h : Tensor of shape (..., F)
+    offset : Tensor of shape (F,)
+        Bias of the layer before. It shifts only the mean, so in training it is never added: its
+        gradient is exactly 0, and one pass over the batch is saved.
+    params : dict of Tensor
+        Scale ``name.weight`` (F,) and shift ``name.bias`` (F,).
+    stats : dict of Tensor
+        Running ``name.mean`` (F,) and ``name.var`` (F,).
+    name : str
+        Name of the batch norm.
+    train : bool
+        Normalise by the moments of the batch and update the running ones; otherwise by the running
+        ones.
 
     Returns
     -------
@@ -163,22 +201,43 @@ def norm_relu_dropout(
     p: float,
     key: Key,
 ) -> tuple[Tensor, Params]:
-    """`normalise`, ReLU and `dropout`: on a GPU, in training, one fused layer."""
+    """Apply batch norm, ReLU and dropout; in training on a GPU as one fused kernel.
+
+    Parameters
+    ----------
+    h, offset, params, stats, name, train
+        As in `normalise`.
+    p, key
+        As in `dropout`.
+
+    Returns
+    -------
+    out : Tensor of shape (..., F)
+    stats : dict
+        Running statistics after this batch.
+    """
     if not train or not fused.fits(h):
         h, new = normalise(h, offset, params, stats, name, train)
         return dropout(torch.relu(h), p, key), new
     weight = params[f"{name}.weight"]
     bias = params[f"{name}.bias"]
     flat = h.reshape(-1, h.shape[-1])
-    old = offset, stats[f"{name}.mean"], stats[f"{name}.var"]
+    running = offset, stats[f"{name}.mean"], stats[f"{name}.var"]
     out, mean, var = fused.norm_relu_dropout(
-        flat, weight, bias, key, old, p, EPSILON, MOMENTUM
+        flat, weight, bias, key, running, p, EPSILON, MOMENTUM
     )
     return out.reshape(h.shape), {f"{name}.mean": mean, f"{name}.var": var}
 
 
 def masked_softmax(scores: Tensor, blocked: Tensor) -> Tensor:
-    """Apply softmax over the last axis of (n, heads, R, R) where `blocked` (n, R, R) is not -inf."""
+    """Return attention weights: the softmax of scores over the last axis, masked pairs excluded.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n, heads, R, R)
+    blocked : Tensor of shape (n, R, R)
+        0 for pairs of ROIs that may attend, -inf for others (`fcforge.graphs.attention_mask`).
+    """
     return torch.softmax(scores + blocked[:, None], dim=-1)
 
 
@@ -193,14 +252,23 @@ def join_heads(h: Tensor) -> Tensor:
 
 
 def mean_max(h: Tensor) -> Tensor:
-    """Return mean and maximum over ROIs as graph-level readout, (n, R, F) -> (n, 2 F)."""
+    """Return the graph-level readout (n, 2 F) of node features (n, R, F): mean and max over ROIs."""
     if fused.fits(h):
         return fused.mean_max(h)
     return torch.cat([h.mean(1), h.amax(1)], dim=-1)
 
 
 def init_head(rng: torch.Generator, name: str, widths: tuple[int, ...]) -> Params:
-    """Draw fully connected layers of the given widths, input and output included."""
+    """Draw a fully connected network for `head`.
+
+    Parameters
+    ----------
+    rng : torch.Generator
+    name : str
+        Layers are called ``name.0``, ``name.1``, ...
+    widths : tuple of int
+        Width of the input, of every hidden layer and of the output.
+    """
     params: Params = {}
     for i, (n_in, n_out) in enumerate(pairwise(widths)):
         params |= init_linear(rng, f"{name}.{i}", n_in, n_out)
@@ -223,10 +291,8 @@ def head(params: Params, name: str, x: Tensor, p: float, key: Key) -> Tensor:
     -------
     Tensor of shape (n, out)
     """
-    depth = sum(
-        key.startswith(f"{name}.") and key.endswith(".weight") for key in params
-    )
-    for i, own in enumerate([*dropout_keys(key, depth - 1, HEAD_KEYS), None]):
+    depth = sum(k.startswith(f"{name}.") and k.endswith(".weight") for k in params)
+    for i, layer_key in enumerate([*dropout_keys(key, depth - 1, HEAD_KEYS), None]):
         x = affine(params, f"{name}.{i}", x)
-        x = dropout(torch.relu(x), p, own) if i < depth - 1 else x
+        x = dropout(torch.relu(x), p, layer_key) if i < depth - 1 else x
     return x

@@ -9,9 +9,10 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread: the order of sums, and so every number, is the same on any machine.
+    """Restrict torch to one thread in a ``with`` block.
 
-    Also where threads of one's own share the cores: each of theirs would start as many again.
+    The order of sums, and so every number, is then the same on any machine. It also serves callers
+    that run torch in several threads of their own: each of these would start a pool of threads.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -22,10 +23,10 @@ def one_thread() -> Iterator[None]:
 
 
 def give_back() -> None:
-    """Hand freed memory back to the system.
+    """Return freed memory to the operating system.
 
-    glibc keeps what was freed in pieces below 32 MB: after a generator of 400 ROIs 0.3 GB. Other
-    libraries have no such function and are left alone.
+    glibc keeps freed pieces below 32 MB: 0.3 GB after a generator of 400 ROIs. Other C libraries
+    have no such function; nothing is done there.
     """
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 Params = dict[str, Tensor]
 Inputs = dict[str, Tensor]
-# int32 scalar that dropout is drawn from; without one nothing is dropped
+# random key of dropout, an int32 scalar; None: nothing is dropped
 Key = Tensor | None
 
 
@@ -18,7 +18,7 @@ def moved(params: Params, device: torch.device | str) -> Params:
 
 
 def stacked(params: Sequence[Params]) -> Params:
-    """Stack the tensors of all lanes along a new first dimension."""
+    """Stack tensors of the same names along a new first dimension, as many lanes have them."""
     return {k: torch.stack([p[k] for p in params]) for k in params[0]}
 
 
@@ -44,15 +44,21 @@ def to_named(tree: Any, prefix: str = "") -> dict[str, Tensor]:
 
 
 def from_named(kind: Any, named: dict[str, Tensor], prefix: str = "") -> Any:
-    """Invert `to_named`.
+    """Return the nested state whose tensors `to_named` has named.
 
     Parameters
     ----------
     kind : type
         ``Tensor``, a dictionary of tensors, or a NamedTuple class whose annotations are such types.
     named : dict of Tensor
+        Tensors by the path of their fields. Names that do not begin with `prefix` are ignored.
     prefix : str
         Beginning of the names that belong to this part.
+
+    Returns
+    -------
+    kind
+        An instance of `kind`.
 
     Raises
     ------
