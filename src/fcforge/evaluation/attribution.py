@@ -1,7 +1,8 @@
-r"""Why a model said so: which edges, ROIs and networks moved each scan's score.
+r"""Attribution of each scan's score to edges, by integrated gradients.
 
-What is shown is what *this model* used. It is not a proof that an edge has to do with the illness;
-whether another sample of people would give the same edges is told by `Stability`.
+An attribution shows what *this model* used. It is not a proof that an edge has to do with the
+illness. `fcforge.evaluation.edge_stability` measures whether models of other people use the same
+edges.
 
 With :math:`z = \mathrm{artanh}(C)` of a scan's FC and :math:`z'` of a reference scan, edge e
 contributes to the score f
@@ -44,7 +45,7 @@ class Attribution(NamedTuple):
     ----------
     contribution : ndarray of shape (n, E)
     slope : ndarray of shape (n, E)
-        Mean gradient on the way: positive where a stronger edge raises the score.
+        Mean gradient between reference and scan: positive where a stronger edge raises the score.
     score : ndarray of shape (n,)
     base : float
         Score of the reference.
@@ -61,11 +62,11 @@ class ScoredModel(Protocol):
 
     @property
     def steps(self) -> int:
-        """Gradients on the way from the reference; 1 where the score is linear in Fisher z."""
+        """Number of gradients between reference and scan; 1 where the score is linear in Fisher z."""
 
     @property
     def kept(self) -> Callable[[Array], Array] | None:
-        """Which edges (m, E) the model sees, where it has a threshold."""
+        """Function from edges (m, E) to whether the model sees them; None without a threshold."""
 
     def score(self, fc: Array) -> Array:
         """Return log odds (n,) of scans (n, R, R)."""
@@ -80,39 +81,71 @@ def slope_at(model: ScoredModel, fc: Array) -> Array:
 
 
 def attribute(model: ScoredModel, fc: Array, reference: Array) -> Attribution:
-    """Return contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
-    begin = fisher_z(reference[None])[0]
-    way = fisher_z(fc) - begin
-    slope = np.zeros_like(way)
-    jumps = np.zeros_like(way)
-    place, weight = np.polynomial.legendre.leggauss(model.steps)
-    for scan, step in enumerate(way):
+    """Return the contribution of every edge to the scores of n scans.
+
+    Parameters
+    ----------
+    model : ScoredModel
+    fc : ndarray of shape (n, R, R)
+        Scans of R ROIs.
+    reference : ndarray of shape (R, R)
+        Scan that they are compared with.
+    """
+    reference_z = fisher_z(reference[None])[0]
+    difference = fisher_z(fc) - reference_z
+    slope = np.zeros_like(difference)
+    jumps = np.zeros_like(difference)
+    nodes, weight = np.polynomial.legendre.leggauss(model.steps)
+    for scan, scan_difference in enumerate(difference):
         if model.kept is None:
-            points = begin + (place[:, None] + 1) / 2 * step
+            points = reference_z + (nodes[:, None] + 1) / 2 * scan_difference
             slope[scan] = weight / 2 @ model.slopes(points)
         else:
-            slope[scan], jumps[scan] = _with_jumps(model, model.kept, begin, step)
+            slope[scan], jumps[scan] = _with_jumps(
+                model, model.kept, reference_z, scan_difference
+            )
     base = float(model.score(reference[None])[0])
-    return Attribution(way * slope + jumps, slope, model.score(fc), base)
+    return Attribution(difference * slope + jumps, slope, model.score(fc), base)
 
 
 def _with_jumps(
-    model: ScoredModel, seen: Callable[[Array], Array], begin: Array, way: Array
+    model: ScoredModel,
+    visible_edges: Callable[[Array], Array],
+    reference_z: Array,
+    difference: Array,
 ) -> tuple[Array, Array]:
-    """Return the mean gradient (E,), and what edges add (E,) by crossing the threshold."""
+    """Attribute the score of one scan by a model that sees only edges above a threshold.
+
+    Parameters
+    ----------
+    model : ScoredModel
+    visible_edges : callable
+        Takes edges (m, E) and returns which of them the model sees, (m, E) bool.
+    reference_z : ndarray of shape (E,)
+        Fisher z of the reference scan.
+    difference : ndarray of shape (E,)
+        Fisher z of the scan minus that of the reference.
+
+    Returns
+    -------
+    slope : ndarray of shape (E,)
+        Mean gradient on the straight line from the reference to the scan.
+    jump : ndarray of shape (E,)
+        Changes of the score by edges that cross the threshold on this line.
+    """
     share = np.linspace(0, 1, model.steps + 1)[:, None]
-    points = begin + share * way
+    points = reference_z + share * difference
     slopes = model.slopes((points[1:] + points[:-1]) / 2)
     r = np.tanh(points)
-    jump = np.diff(model.score(fc_from_upper(r))) - slopes @ way / model.steps
-    crossing = np.diff(seen(r).astype(np.int8), axis=0) != 0
-    each = jump / crossing.sum(1).clip(min=1)
-    return slopes.mean(0), each @ crossing
+    jumps = np.diff(model.score(fc_from_upper(r))) - slopes @ difference / model.steps
+    crossing = np.diff(visible_edges(r).astype(np.int8), axis=0) != 0
+    share_of_jump = jumps / crossing.sum(1).clip(min=1)
+    return slopes.mean(0), share_of_jump @ crossing
 
 
 @dataclass(frozen=True)
 class LogHead:
-    r"""Log odds that are linear in the matrix logarithm, as those around a public start are.
+    r"""Log odds that are linear in the matrix logarithm of FC, as those of a base model are.
 
     With :math:`C` = FC, :math:`M = (1 - a) C + a I = V \,\mathrm{diag}(v)\, V^\top` and the weights
     as a symmetric matrix :math:`W`, the score is :math:`\langle W, \log M\rangle + b` and
@@ -125,8 +158,11 @@ class LogHead:
     Attributes
     ----------
     weight : ndarray of shape (R (R + 1) / 2,)
-        Of `log_features`.
-    bias, shrink : float
+        Weights of `log_features`.
+    bias : float
+        b.
+    shrink : float
+        a.
     """
 
     steps: ClassVar[int] = 16
@@ -155,15 +191,15 @@ class LogHead:
     def _weights(self, n_rois: int) -> Array:
         """Return the weights as a symmetric matrix: its product with the logarithm is the score."""
         n_edges = n_rois * (n_rois - 1) // 2
-        found = fc_from_upper(self.weight[None, :n_edges] / 2, 0.0)[0]
-        return (found + np.diag(self.weight[n_edges:] / 2**0.5)) / LOG_SCALE
+        edge_weights = fc_from_upper(self.weight[None, :n_edges] / 2, 0.0)[0]
+        return (edge_weights + np.diag(self.weight[n_edges:] / 2**0.5)) / LOG_SCALE
 
 
 def _log_slopes(value: Array) -> Array:
     """Return divided differences (n, R, R) of the logarithm at eigenvalues (n, R), all positive."""
     log = np.log(value)
-    apart = value[..., :, None] - value[..., None, :]
-    same = np.abs(apart) < SAME
-    higher = log[..., :, None] - log[..., None, :]
-    rise = higher / np.where(same, 1.0, apart)
-    return np.where(same, 1 / value[..., :, None], rise)
+    gap = value[..., :, None] - value[..., None, :]
+    same = np.abs(gap) < SAME
+    log_gap = log[..., :, None] - log[..., None, :]
+    slope = log_gap / np.where(same, 1.0, gap)
+    return np.where(same, 1 / value[..., :, None], slope)

@@ -16,25 +16,35 @@ from fcforge.experiments.store import Store
 
 
 def calibration_tables(results: RunResults) -> list[Study]:
-    """Return Brier score and calibration error by site; calibration and decision curve of everybody.
+    """Return tables of Brier score and ECE per site, and calibration and decision curves of all sites.
 
-    A site's test part is small, and the ECE of a perfectly calibrated score is above zero there:
-    compare learners at one site, not sites of different size.
+    ECE is the expected calibration error. A site's test part is small, and the ECE of a perfectly
+    calibrated score is above zero there: compare learners at one site, not sites of different size.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+
+    Returns
+    -------
+    list of Study
+        In the order above, learners as rows. The decision curves also have the row "everybody
+        treated".
     """
     learners = finite_runs(results)
-    found = []
+    tables = []
     for metric in ("brier", "ece"):
         title = f"{metric_named(metric).title} per site after the last stage"
         rows = {k: per_site(runs, metric) for k, runs in learners.items()}
-        found.append(Study(f"{title} (lower is better) [95 %]", rows))
+        tables.append(Study(f"{title} (lower is better) [95 %]", rows))
     title = "Calibration: share of patients among people by their P(patient) [95 %]"
     rows = {k: calibration_curve(runs) for k, runs in learners.items()}
-    found.append(Study(title, rows))
+    tables.append(Study(title, rows))
     title = "Decision curve: net benefit of treating above a P(patient) [95 %]"
-    everybody = treat_everybody(next(iter(learners.values())))
-    compared = {"everybody treated": everybody, **learners}
-    rows = {k: decision_curve(runs) for k, runs in compared.items()}
-    return [*found, Study(title, rows)]
+    treated = treat_everybody(next(iter(learners.values())))
+    curves = {"everybody treated": treated, **learners}
+    rows = {k: decision_curve(runs) for k, runs in curves.items()}
+    return [*tables, Study(title, rows)]
 
 
 def calibration_of(folder: Path) -> list[Study]:

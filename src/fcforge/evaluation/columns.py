@@ -19,7 +19,7 @@ class Column(NamedTuple):
     summary : str
         A name of `fcforge.evaluation.forgetting.SUMMARIES`, or ``fm_split``.
     good : {"high", "low"}
-        Which values are good.
+        Whether high or low values are good.
     shown : bool
         Whether the column is in the report's main table; the others are in its folded table.
         CSV and JSON have all columns.

@@ -15,7 +15,7 @@ from fcforge.evaluation.metrics import metric_named, swapped_values
 
 @dataclass(frozen=True)
 class Comparison:
-    """A minus B in one summary.
+    """Difference of two learners, A minus B, in one summary (for example the AAA).
 
     Attributes
     ----------
@@ -28,8 +28,8 @@ class Comparison:
     p_holm : float
         The p-value corrected for all comparisons of its table (`holm`); NaN before that.
     holm_at_floor : bool
-        Whether `p_holm` is a bound from above: it comes from a p-value at its floor, its own or a
-        smaller one of the table.
+        Whether `p_holm` is only an upper bound, because it comes from a p-value at its floor
+        (`at_floor`): that of this comparison or a smaller one of the table.
     n_draws : int
         Permutations behind the p-value; 0 for another test.
     """
@@ -44,7 +44,7 @@ class Comparison:
 
     @property
     def at_floor(self) -> bool:
-        """Whether no permutation was as extreme: the p-value is then a bound from above."""
+        """Whether no permutation was as extreme as the difference: the p-value is an upper bound then."""
         return self.n_draws > 0 and self.p_value <= 1 / (1 + self.n_draws)
 
 
@@ -54,23 +54,30 @@ def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
     The k-th smallest of m becomes :math:`\max_{j\le k} \min(1, (m - j + 1)\,p_{(j)})`: the chance
     of one or more false findings in the table stays below the level.
     """
-    found = list(comparisons)
+    corrected = list(comparisons)
     largest = 0.0
     at_floor = False
     by_p = np.argsort([c.p_value for c in comparisons], kind="stable")
     for place, k in enumerate(by_p):
-        raised = min((len(found) - place) * found[k].p_value, 1.0)
+        raised = min((len(corrected) - place) * corrected[k].p_value, 1.0)
         if not raised <= largest:  # a p-value that is NaN makes NaN of those after it
             largest = raised
-            at_floor = found[k].at_floor
-        found[k] = replace(found[k], p_holm=largest, holm_at_floor=at_floor)
-    return found
+            at_floor = corrected[k].at_floor
+        corrected[k] = replace(corrected[k], p_holm=largest, holm_at_floor=at_floor)
+    return corrected
 
 
 def _pairs(a: RunResults, b: RunResults) -> tuple[list[RunResult], list[RunResult]]:
-    at = {resampling.pair_of(r): r for r in b}
-    left = [r for r in a if resampling.pair_of(r) in at]
-    right = [at[resampling.pair_of(r)] for r in left]
+    """Return the runs of both learners with a common (seed, order), at equal positions.
+
+    Raises
+    ------
+    DataError
+        If there is none, or if runs of a pair were tested on different subjects.
+    """
+    of_pair = {resampling.pair_of(r): r for r in b}
+    left = [r for r in a if resampling.pair_of(r) in of_pair]
+    right = [of_pair[resampling.pair_of(r)] for r in left]
     if not left:
         raise DataError(
             "the two learners share no (order, seed) pair.",
@@ -95,10 +102,10 @@ def compare(
     difference would count the same evidence many times. In each permutation every subject
     tosses one coin and, on heads, exchanges its scores between A and B in all orders, stages
     and seeds at once; under the null hypothesis that A and B are exchangeable for every subject
-    the result is distributed like the difference that was seen. ``p = (1 + k) / (1 + n_draws)``
-    where k permutations are at least as far from 0. It speaks of new subjects from these sites,
-    given the trainings that were run; the interval speaks of other trainings too, so a
-    difference counts as found where both exclude chance.
+    the result is distributed like the observed difference. ``p = (1 + k) / (1 + n_draws)``
+    where k permutations are at least as far from 0. It generalises to new subjects of these sites,
+    given the trainings that were run; the interval also covers other trainings, so call a
+    difference established where both exclude chance.
 
     Exchangeability is more than equal accuracy. Where A and B err on different classes (the
     extreme: B always names one class) the test is conservative, and the interval, which holds
@@ -126,7 +133,17 @@ class _Drawn(NamedTuple):
 
 
 def _comparison(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Comparison:
-    """Return the comparison of differences (n_pairs,) with draws and permutations (n_draws,)."""
+    """Return the comparison of two learners from their differences.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_pairs,)
+        A minus B of each (seed, order).
+    draws : ndarray of shape (n_draws,)
+        Mean difference in each bootstrap draw.
+    nulls : ndarray of shape (n_draws,)
+        Mean difference in each permutation.
+    """
     difference = points.mean()
     low, high = resampling.interval(difference, draws)
     # Rounding must not make an exactly equal permutation look smaller.
@@ -146,10 +163,12 @@ class Comparer:
 
     Attributes
     ----------
-    metric, summary : str
-        Of `fcforge.evaluation.metrics.METRICS` and `SUMMARIES`.
+    metric : str
+        A name of `fcforge.evaluation.metrics.METRICS`.
+    summary : str
+        A name of `fcforge.evaluation.forgetting.SUMMARIES`.
     n_draws : int
-        Of bootstrap and permutations.
+        Number of bootstrap draws, and of permutations.
     """
 
     metric: str = "accuracy"
@@ -179,6 +198,7 @@ class Comparer:
         return _comparison(points, draws.mean(0), nulls / len(left))
 
     def _drawn(self, runs: list[RunResult]) -> _Drawn:
+        """Return runs with their summary and its bootstrap draws, computed once per set of runs."""
         key = tuple(map(id, runs))
         if key not in self._known:
             batch = Runs.of(runs)
@@ -189,7 +209,11 @@ class Comparer:
         return self._known[key]
 
     def _swapped(self, a: Runs, b: Runs) -> Callable[[str, np.ndarray], np.ndarray]:
-        """Return cells of A and of B after each permutation's exchanges, (m, 2, n_draws)."""
+        """Return a function that computes the cells of A and B after each permutation's exchanges.
+
+        The function takes a site and m pairs of row numbers (`Runs.beside`) and returns
+        (m, 2, n_draws): the metric of A and of B.
+        """
         metric = metric_named(self.metric)
         ids = a.runs[0].subject_ids
 
@@ -205,5 +229,6 @@ class Comparer:
         return cells
 
     def _reduce(self, full: np.ndarray) -> np.ndarray:
-        found = summaries_of(full, self.metric, (self.summary,))
-        return found[self.summary]
+        """Return the summary (...) of score matrices (..., T + 1, T)."""
+        values = summaries_of(full, self.metric, (self.summary,))
+        return values[self.summary]

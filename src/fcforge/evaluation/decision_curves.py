@@ -15,7 +15,10 @@ BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def observed_share(low: float, high: float) -> Metric:
-    """Return the share of patients among those whose P(patient) is in (low, high]; 0 is in the first bin."""
+    """Make the metric "share of patients among the people whose P(patient) is in (low, high]".
+
+    The first bin, whose `low` is 0, includes 0.
+    """
 
     def features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
         inside = ((p > low) | (low == 0.0)) & (p <= high)
@@ -27,7 +30,7 @@ def observed_share(low: float, high: float) -> Metric:
 
 
 def net_benefit(threshold: float) -> Metric:
-    r"""Return net benefit of treating whoever has P(patient) above a threshold t.
+    r"""Make the metric "net benefit of treating everybody whose P(patient) is above a threshold t".
 
     .. math:: \frac{TP}{n} - \frac{FP}{n} \cdot \frac{t}{1 - t}
 
@@ -38,10 +41,10 @@ def net_benefit(threshold: float) -> Metric:
     odds = threshold / (1 - threshold)
 
     def features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-        said = p > threshold
-        found = said & (y == 1)
-        alarmed = said & (y == 0)
-        return np.stack([found, alarmed, np.ones(p.shape)])
+        treated = p > threshold
+        true_positives = treated & (y == 1)
+        false_positives = treated & (y == 0)
+        return np.stack([true_positives, false_positives, np.ones(p.shape)])
 
     def combine(sums: np.ndarray) -> np.ndarray:
         return (sums[0] - odds * sums[1]) / sums[2]
@@ -58,14 +61,14 @@ def calibration_curve(results: RunResults) -> dict[str, Estimate]:
 
 
 def decision_curve(results: RunResults) -> dict[str, Estimate]:
-    """Return net benefit at some thresholds."""
+    """Return the net benefit at each threshold of `THRESHOLDS`."""
     return {f"at {t:g}": pooled_estimate(results, net_benefit(t)) for t in THRESHOLDS}
 
 
 def treat_everybody(results: RunResults) -> list[RunResult]:
-    """Return the runs with everybody called a patient: the curve that a score has to beat."""
-    found = []
+    """Return the runs with P(patient) = 1 for everybody, a reference for decision curves."""
+    treated = []
     for result in results:
         ones = {site: np.ones_like(p) for site, p in result.scores.items()}
-        found.append(replace(result, scores=ones))
-    return found
+        treated.append(replace(result, scores=ones))
+    return treated

@@ -21,12 +21,14 @@ class EdgeStability:
 
     Attributes
     ----------
-    same_sign, in_top : ndarray of shape (E,)
-        Share of the trainings with the commoner sign; with the edge among the largest.
+    same_sign : ndarray of shape (E,)
+        Share of the trainings that give the edge's weight its commoner sign; E edges.
+    in_top : ndarray of shape (E,)
+        Share of the trainings that have the edge among their q strongest.
     weight : ndarray of shape (E,)
-        Mean over the trainings of the gradient by the edge's Fisher z.
+        Gradient of the score by the edge's Fisher z, mean over the trainings.
     n : int
-        Trainings.
+        Number of trainings.
 
     References
     ----------
@@ -40,7 +42,7 @@ class EdgeStability:
 
     @classmethod
     def of(cls, weights: Array) -> "EdgeStability":
-        """Measure the agreement of the weights (k, E) of at least two trainings."""
+        """Measure the agreement of k trainings (at least two) about edge weights (k, E)."""
         if len(weights) < 2:
             raise DataError(
                 "stability needs at least two trainings.", do="Use more seeds."

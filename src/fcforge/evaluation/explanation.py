@@ -32,10 +32,11 @@ class DeletionTest:
     Attributes
     ----------
     k : int
+        Number of edges that are deleted at once.
     explained : ndarray of shape (n,)
-        The k edges that pushed a score furthest the way it went.
+        Shift after deleting the k edges that contributed most in the direction of the score.
     random : ndarray of shape (n, draws)
-        Any k edges.
+        Shift after deleting k random edges.
     """
 
     k: int
@@ -44,25 +45,36 @@ class DeletionTest:
 
     @classmethod
     def of(
-        cls, model: ScoredModel, fc: Array, reference: Array, found: Attribution
+        cls, model: ScoredModel, fc: Array, reference: Array, attribution: Attribution
     ) -> "DeletionTest":
-        """Test of an attribution: its top edges must matter more than any others."""
-        here = upper_from_fc(fc)
-        there = upper_from_fc(reference[None])[0]
-        n_edges = len(there)
+        """Test an attribution: its top edges must move a score more than random edges do.
+
+        Parameters
+        ----------
+        model : ScoredModel
+        fc : ndarray of shape (n, R, R)
+            Explained scans.
+        reference : ndarray of shape (R, R)
+            Scan whose edges replace the deleted ones.
+        attribution : Attribution
+            Explanation of the scans.
+        """
+        scan_edges = upper_from_fc(fc)
+        reference_edges = upper_from_fc(reference[None])[0]
+        n_edges = len(reference_edges)
         k = max(1, round(DELETED * n_edges))
         rng = numpy_rng(0, "deletion test", k)
-        moved = np.zeros((len(fc), DRAWS + 1))
+        shift = np.zeros((len(fc), DRAWS + 1))
         for scan in range(len(fc)):
-            way = 1.0 if found.score[scan] >= found.base else -1.0
-            top = np.argsort(-way * found.contribution[scan], kind="stable")[:k]
+            sign = 1.0 if attribution.score[scan] >= attribution.base else -1.0
+            top = np.argsort(-sign * attribution.contribution[scan], kind="stable")[:k]
             random = [rng.permutation(n_edges)[:k] for _ in range(DRAWS)]
-            changed = np.repeat(here[scan][None], DRAWS + 1, axis=0)
+            changed = np.repeat(scan_edges[scan][None], DRAWS + 1, axis=0)
             for row, chosen in zip(changed, [top, *random], strict=True):
-                row[chosen] = there[chosen]
+                row[chosen] = reference_edges[chosen]
             after = model.score(fc_from_upper(changed))
-            moved[scan] = way * (found.score[scan] - after)
-        return cls(k, moved[:, 0], moved[:, 1:])
+            shift[scan] = sign * (attribution.score[scan] - after)
+        return cls(k, shift[:, 0], shift[:, 1:])
 
 
 @dataclass(frozen=True)
@@ -74,22 +86,26 @@ class Explanation:
     Attributes
     ----------
     subjects : tuple of str
-    contribution, slope, fc : ndarray of shape (n, E)
-        Contribution of each edge to the log odds; the mean gradient by its Fisher z (positive where a
-        stronger edge raises the score); its correlation.
+    contribution : ndarray of shape (n, E)
+        Contribution of each edge to the log odds.
+    slope : ndarray of shape (n, E)
+        Mean gradient by the edge's Fisher z, positive where a stronger edge raises the score.
+    fc : ndarray of shape (n, E)
+        Correlation of the edge.
     score, base : ndarray of shape (n,)
-        Calibrated log odds of `positive`; those of the reference scan.
+        Calibrated log odds of `positive` for each scan, and for the reference scan.
     reference_fc : ndarray of shape (E,)
+        Edges of the reference scan.
     reference : str
-        Who the reference scan is.
+        Description of the reference scan.
     positive : str
         The class that positive contributions speak for.
     exact : bool
-        A linear model's own terms; else integrated gradients.
+        Whether contributions are the terms of a linear model; else they are integrated gradients.
     atlas : Atlas
         Names of the ROIs; networks and places where they are known.
-    deletion : Deletion
-        Whether the edges it names matter more than others.
+    deletion : DeletionTest
+        Whether the edges with the largest contributions matter more than others.
     stability : EdgeStability or None
         Agreement of trainings on other people about each edge.
     """
@@ -110,28 +126,32 @@ class Explanation:
 
     @property
     def gap(self) -> Array:
-        """Return what the contributions leave unexplained, (n,): rounding, quadrature, jumps."""
+        """Part of each score (n,) that contributions leave unexplained: rounding, quadrature, jumps."""
         return self.score - self.base - self.contribution.sum(1)
 
     @property
     def strength(self) -> Array:
-        """Mean size of each edge's contribution (its slope's where there is no scan), (E,)."""
-        shown = self.contribution if self.contribution.any() else self.slope
-        return np.abs(shown).mean(0)
+        """Mean absolute contribution of each edge, (E,); mean absolute slope if all contributions are 0."""
+        values = self.contribution if self.contribution.any() else self.slope
+        return np.abs(values).mean(0)
 
     def matrix(self, scan: int = 0, values: Array | None = None) -> Array:
-        """Return contributions of one scan (or any values (E,)) as a symmetric matrix (R, R)."""
+        """Return the contributions of one scan, or given `values` (E,), as a symmetric matrix (R, R)."""
         edges = self.contribution[scan] if values is None else values
         return fc_from_upper(edges[None], 0.0)[0]
 
     def rois(self, scan: int = 0) -> Array:
-        """Return the contribution of each ROI (R,): half of each of its edges."""
+        """Return the contribution of each ROI (R,): half the sum over its edges."""
         return self.matrix(scan).sum(1) / 2
 
     def networks(self, scan: int = 0) -> pd.DataFrame:
-        """Return the contributions within and between networks; the upper triangle sums to all.
+        """Return one scan's contributions within and between networks.
 
-        One row and column per network (or lobe) of the atlas.
+        Returns
+        -------
+        DataFrame
+            One row and column per network (or lobe) of the atlas. The upper triangle with the
+            diagonal sums to the contributions of all edges.
         """
         names = list(networks_of(self.atlas))
         if not names:
@@ -142,9 +162,12 @@ class Explanation:
         return pd.DataFrame(total, index=names, columns=names)
 
     def edges(self, scan: int = 0, n: int | None = None) -> pd.DataFrame:
-        """Return the `n` edges (all, unless given) that moved one scan's score most, by number."""
-        found = self.contribution[scan]
-        order = np.argsort(-np.abs(found), kind="stable")[:n]
+        """Return the `n` edges (by default all) that moved one scan's score most, strongest first.
+
+        The index of the table is the number of the edge in the upper triangle.
+        """
+        contribution = self.contribution[scan]
+        order = np.argsort(-np.abs(contribution), kind="stable")[:n]
         first, second = np.triu_indices(self.atlas.n_rois, 1)
         named = np.array([no_formula(printable(name)) for name in self.atlas.roi_names])
         table = {
@@ -153,7 +176,7 @@ class Explanation:
             "roi_b": named[second[order]],
             "fc": self.fc[scan][order],
             "reference_fc": self.reference_fc[order],
-            "contribution": found[order],
+            "contribution": contribution[order],
         }
         if self.stability is not None:
             for name in ("same_sign", "in_top", "stable"):
@@ -185,9 +208,9 @@ class Explanation:
         if not len(self.atlas.places):
             do = "Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...)."
             raise DataError("the places of these ROIs are not known.", do=do)
-        shown = self.contribution[scan].copy()
-        shown[np.argsort(-np.abs(shown), kind="stable")[n:]] = 0.0
-        return self.matrix(values=shown), self.atlas.places
+        strongest = self.contribution[scan].copy()
+        strongest[np.argsort(-np.abs(strongest), kind="stable")[n:]] = 0.0
+        return self.matrix(values=strongest), self.atlas.places
 
     def to_brainnet(self, path: str | Path, scan: int = 0, n: int = 30) -> None:
         """Write the `n` strongest edges for BrainNet Viewer: ``PATH.node`` and ``PATH.edge``.
@@ -195,10 +218,10 @@ class Explanation:
         Parameters
         ----------
         path : path
-            Both files get it as their name, with their endings.
+            Name of both files without their endings.
         scan, n : int
-            As in `connectome`. A node's colour is the number of its network, its size what its
-            edges contribute.
+            As in `connectome`. A node's colour is the number of its network, its size the sum of
+            its edges' absolute contributions.
         """
         matrix, places = self.connectome(scan, n)
         names = list(networks_of(self.atlas))
@@ -248,16 +271,20 @@ class ColumnExplanation:
     ----------
     names : tuple of str
         Names of the columns.
-    contribution, slope, values : ndarray of shape (n, p)
-        Contribution of each column; the mean gradient by it; its value.
+    contribution : ndarray of shape (n, p)
+        Contribution of each column to the score.
+    slope : ndarray of shape (n, p)
+        Mean gradient of the score by each column.
+    values : ndarray of shape (n, p)
+        The subjects' rows of X.
     reference : ndarray of shape (p,)
-        Values that the subjects are compared with: the mean of the people learned from.
+        Values that the subjects are compared with: the mean of the training subjects.
     score, base : ndarray of shape (n,)
         Scores of the subjects and of the reference.
     positive : str
         Class that positive contributions speak for.
     exact : bool
-        A linear model's own terms; else integrated gradients.
+        Whether contributions are the terms of a linear model; else they are integrated gradients.
     """
 
     names: tuple[str, ...]
@@ -272,11 +299,11 @@ class ColumnExplanation:
 
     @property
     def gap(self) -> Array:
-        """Return what the contributions leave unexplained, (n,): rounding and quadrature."""
+        """Part of each score (n,) that contributions leave unexplained: rounding and quadrature."""
         return self.score - self.base - self.contribution.sum(1)
 
     def columns(self, subject: int = 0, n: int | None = None) -> pd.DataFrame:
-        """Return the `n` columns (all, unless given) that moved one subject's score most."""
+        """Return the `n` columns (by default all) that moved one subject's score most, strongest first."""
         size = np.abs(self.contribution[subject])
         order = np.argsort(-size, kind="stable")[:n]
         table = {
@@ -294,7 +321,7 @@ def networks_of(atlas: Atlas) -> tuple[str, ...]:
 
 
 def by_network(atlas: Atlas, matrix: Array) -> Array:
-    """Return sums (S, S) of a matrix (R, R) over the ROIs of each pair of networks."""
+    """Return the sums of a matrix (R, R) over each pair of the atlas's S networks, shape (S, S)."""
     names = networks_of(atlas)
     member = np.array(
         [[s == name for s in atlas.systems] for name in names], dtype=float
@@ -309,14 +336,14 @@ class ExplainedModel(Protocol):
     Attributes
     ----------
     n_rois : int
-        ROIs of every scan.
+        Number of ROIs of every scan.
     roi_names : tuple of str
         Empty where unknown.
     """
 
     @property
     def n_rois(self) -> int:
-        """ROIs of every scan."""
+        """Number of ROIs of every scan."""
 
     @property
     def roi_names(self) -> tuple[str, ...]:
@@ -328,7 +355,7 @@ class ExplainedModel(Protocol):
     def attribution(
         self, covariates: Mapping[str, Array]
     ) -> tuple[ScoredModel, Array | float]:
-        """Return the score of edges, and the part of the score that covariates add."""
+        """Return the model of the edges' score, and the part of each score (n,) that covariates add."""
 
 
 def explain_model(
@@ -389,19 +416,37 @@ def explain_model(
 def atlas_for(
     n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = None
 ) -> Atlas:
-    """Return the atlas a model's ROIs are shown on: the one given, AAL by its names, or names alone.
+    """Return the atlas on which a model's ROIs are shown.
 
-    116 ROIs without names may be any atlas. A given atlas must have the model's ROIs.
+    Parameters
+    ----------
+    n_rois : int
+        Number of the model's ROIs.
+    roi_names : tuple of str
+        Their names; empty where unknown.
+    given : Atlas, optional
+        The user's atlas, which must have the model's ROIs.
+
+    Returns
+    -------
+    Atlas
+        The user's; without it AAL if the ROIs have its names, else an atlas of names alone.
+        (116 ROIs without names may be any atlas.)
+
+    Raises
+    ------
+    DataError
+        If the given atlas has another number of ROIs, or other names.
     """
     if given is None:
         names = roi_names or tuple(f"ROI {k + 1}" for k in range(n_rois))
         return atlas_of_names(roi_names) or names_only("unknown", names)
-    wrong = ""
+    mismatch = ""
     if given.n_rois != n_rois:
-        wrong = f"it has {given.n_rois} ROIs, the model {n_rois}."
+        mismatch = f"it has {given.n_rois} ROIs, the model {n_rois}."
     elif not given.is_called(roi_names):
-        wrong = wrong_rois(given.roi_names, roi_names)
-    if wrong:
+        mismatch = wrong_rois(given.roi_names, roi_names)
+    if mismatch:
         do = "Give the atlas that the model's scans were made with."
-        raise DataError(wrong, where=f"atlas '{given.name}'", do=do)
+        raise DataError(mismatch, where=f"atlas '{given.name}'", do=do)
     return given

@@ -1,8 +1,10 @@
-r"""Score matrices of runs, and what they say was learned, kept and forgotten.
+r"""Score matrices of runs, and measures of what was learned, kept and forgotten.
 
-``a[t, i]`` is the accuracy on the i-th site of the order after learning the t-th, columns in
-order of arrival; the upper triangle holds the zero-shot values of sites not yet learned. All
-functions take ``(..., T, T)`` and return ``(...)``, so orders, seeds and bootstrap draws are
+A run learns T sites one after another; after each site (a stage) it is tested at all sites. In
+its score matrix, ``a[t, i]`` is the accuracy on the i-th site of the order after learning the
+t-th, columns in order of arrival; the upper triangle holds the zero-shot values of sites not yet
+learned. AAA is the average over stages of the mean accuracy at the sites learned so far. All
+measures take ``(..., T, T)`` and return ``(...)``, so orders, seeds and bootstrap draws are
 summarised together.
 
 "Forgetting" has several incompatible definitions; each has its own name here. A column that is
@@ -38,6 +40,7 @@ def _column_mean(x: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _known(a: np.ndarray) -> np.ndarray:
+    """Return which columns have a value in at least one row, shape (..., T)."""
     return ~np.isnan(a).all(-2)
 
 
@@ -47,20 +50,23 @@ def acc(a: np.ndarray) -> np.ndarray:
 
 
 def accuracy_curve(a: np.ndarray) -> np.ndarray:
-    r"""Return the mean over sites learned so far: :math:`A_t = \frac1t \sum_{i\le t} a_{t,i}`. (..., T)."""
+    r"""Return the mean over the sites learned so far after each stage, shape (..., T).
+
+    :math:`A_t = \frac1t \sum_{i\le t} a_{t,i}`.
+    """
     lower = np.tri(a.shape[-1], dtype=bool)
     return _column_mean(a, lower & _known(a)[..., None, :])
 
 
 def aaa(a: np.ndarray) -> np.ndarray:
-    r"""Return the average accuracy along the way: :math:`\frac1T \sum_t A_t`."""
+    r"""Return AAA, the mean of `accuracy_curve` over all stages: :math:`\frac1T \sum_t A_t`."""
     n = a.shape[-1]
     if not np.isnan(a).any():  # the usual case as one product
         stage = np.arange(1, n + 1)[:, None]
         weight = np.tri(n) / stage / n
         return np.einsum("...ti,ti->...", a, weight.astype(a.dtype))
     curve = accuracy_curve(a)
-    # A stage whose only site is undefined says nothing; a diverged run must stay NaN.
+    # A stage at which no site is defined is left out of the mean; a diverged run must stay NaN.
     undefined = np.cumsum(_known(a), axis=-1) == 0
     return _column_mean(curve, ~undefined)
 
@@ -79,12 +85,18 @@ def for_literal(a: np.ndarray) -> np.ndarray:
 
 
 def _drops(a: np.ndarray) -> np.ndarray:
-    """Return the best value from learning a site to the last but one stage, minus the final. (..., T-1)."""
+    """Return how far each site but the last fell from its best stage to the last one, shape (..., T-1).
+
+    The best stage is sought from the learning of the site to the last stage but one.
+    """
     return _learned(a).max(-2, initial=-np.inf) - a[..., -1, :-1]
 
 
 def _learned(a: np.ndarray) -> np.ndarray:
-    """Return values at sites learned so far, before the last stage, else -inf. (..., T-1, T-1)."""
+    """Return the matrix without its last row and column, -inf where a site is not learned yet.
+
+    Shape (..., T-1, T-1).
+    """
     before = a[..., :-1, :-1]
     lower = np.tri(before.shape[-1], dtype=bool)
     return np.where(lower, before, -np.inf)
@@ -100,7 +112,10 @@ def for_triangular(a: np.ndarray) -> np.ndarray:
 
 
 def fm(a: np.ndarray) -> np.ndarray:
-    r"""Return forgetting: :math:`\frac1{T-1}\sum_{i<T} (\max_{i\le l<T} a_{l,i} - a_{T,i})`."""
+    r"""Return the forgetting measure FM, the mean drop from a site's best stage to the last stage.
+
+    :math:`\frac1{T-1}\sum_{i<T} (\max_{i\le l<T} a_{l,i} - a_{T,i})`.
+    """
     return _column_mean(_drops(a), _known(a)[..., :-1])
 
 
@@ -121,7 +136,7 @@ def fm_split(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def forgetting_curve(a: np.ndarray) -> np.ndarray:
-    """Return FM after every stage, as if the order ended there; NaN at the first. (..., T)."""
+    """Return FM after every stage, as if the order ended there, shape (..., T); NaN at the first."""
     n = a.shape[-1]
     first = np.full((*a.shape[:-2], 1), np.nan)
     learned = np.tri(n, dtype=bool)[:-1]
@@ -153,13 +168,15 @@ def fwt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def intransigence(a: np.ndarray, a_star: np.ndarray) -> np.ndarray:
-    r"""Return the cost of learning in turn, when learning: :math:`\frac1T\sum_k (a^*_k - a_{k,k})`.
+    r"""Return how much worse a learner is at a site it has just learned than one with all data.
+
+    :math:`\frac1T\sum_k (a^*_k - a_{k,k})`.
 
     Parameters
     ----------
     a : ndarray of shape (..., T, T)
     a_star : ndarray of shape (..., T)
-        The same cells of a reference that sees all data so far (cumulative or joint).
+        Diagonal of the matrix of a reference that sees all data so far (cumulative or joint).
     """
     when_learned = np.diagonal(a, axis1=-2, axis2=-1)
     return _column_mean(a_star - when_learned, _known(a))
@@ -169,13 +186,13 @@ _OF_MATRIX: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     f.__name__: f for f in (acc, aaa, for_literal, for_triangular, fm, bwt)
 }
 SUMMARIES = (*_OF_MATRIX, "fwt")
-_LEVELS = ("acc", "aaa")  # they keep their unit
+_LEVELS = ("acc", "aaa")  # means of the metric itself, not differences
 
 
 def summaries_of(
     full: np.ndarray, metric: str = "accuracy", names: tuple[str, ...] = SUMMARIES
 ) -> dict[str, np.ndarray]:
-    """Return summaries of matrices that carry the baseline as their row 0.
+    """Return continual-learning summaries of score matrices whose row 0 is the untrained network.
 
     Where lower is better (Brier, ECE, MAE), forgetting, FOR, BWT and FWT are computed on ``-a``:
     positive forgetting still means "got worse" and positive transfer "got better".
@@ -186,7 +203,7 @@ def summaries_of(
         Row 0 is the baseline b, rows 1..T are the matrix a.
     metric : str
     names : tuple of str
-        Which summaries.
+        Summaries to compute, of `SUMMARIES`.
 
     Returns
     -------
@@ -196,11 +213,11 @@ def summaries_of(
     better = -full if lower else full
     a = better[..., 1:, :]
     b = better[..., 0, :]
-    found = {}
+    values = {}
     for name in names:
         value = fwt(a, b) if name == "fwt" else _OF_MATRIX[name](a)
-        found[name] = -value if lower and name in _LEVELS else value
-    return found
+        values[name] = -value if lower and name in _LEVELS else value
+    return values
 
 
 # -- the matrices of runs ------------------------------------------------------------------------
@@ -208,16 +225,17 @@ def summaries_of(
 class Runs:
     """Runs tested on the same subjects, with orders of one length T.
 
-    Orders share their first stages and an order-free method all of them: equal scores are held
-    once, and so are their metrics.
+    Runs whose orders begin with the same sites have equal scores at these stages, and a method
+    that ignores the order has equal scores in all orders. Equal scores are held once, and their
+    metrics are computed once.
 
     Attributes
     ----------
     runs : list of RunResult
     scores : dict of site to ndarray of shape (m, n_test)
-        Different scores of the site's test subjects.
+        The m distinct score vectors of the site's test subjects.
     place : dict of site to ndarray of shape (n_runs, T + 1)
-        Which of them a run gave before learning and after every stage.
+        Row of `scores` that a run gave before learning and after every stage.
     """
 
     runs: list[RunResult]
@@ -229,40 +247,53 @@ class Runs:
 
     @classmethod
     def of(cls, runs: Sequence[RunResult]) -> "Runs":
-        """Return runs with equal sites, equal test subjects and orders of one length."""
+        """Collect runs that have equal sites, equal test subjects and orders of one length."""
         scores = {}
         place = {}
         for site in runs[0].sites:
             rows = []
             for run in runs:
                 rows += [run.initial[site], *run.scores[site]]
-            known: dict[bytes, int] = {}
-            numbers = [known.setdefault(row.tobytes(), len(known)) for row in rows]
-            at = np.array(numbers)
-            _, first = np.unique(at, return_index=True)
+            row_of_scores: dict[bytes, int] = {}
+            row_numbers = [
+                row_of_scores.setdefault(row.tobytes(), len(row_of_scores))
+                for row in rows
+            ]
+            indices = np.array(row_numbers)
+            _, first = np.unique(indices, return_index=True)
             scores[site] = np.stack([rows[k] for k in first])
-            place[site] = at.reshape(len(runs), -1)
+            place[site] = indices.reshape(len(runs), -1)
         return cls(list(runs), scores, place)
 
     def beside(self, other: "Runs") -> "Runs":
-        """Return the runs paired with others; `scores` (m, 2) holds the places in both."""
+        """Return these runs, each paired with the run of `other` at the same position.
+
+        The `scores` (m, 2) of the result are not scores but distinct pairs of row numbers, into
+        the scores of these runs and into those of `other`.
+        """
         scores = {}
         place = {}
         for site, theirs in other.scores.items():
             pairs = self.place[site] * len(theirs) + other.place[site]
-            found, at = np.unique(pairs, return_inverse=True)
-            ours_and_theirs = np.divmod(found, len(theirs))
+            distinct, indices = np.unique(pairs, return_inverse=True)
+            ours_and_theirs = np.divmod(distinct, len(theirs))
             scores[site] = np.stack(ours_and_theirs, axis=1)
-            place[site] = at.reshape(pairs.shape)
+            place[site] = indices.reshape(pairs.shape)
         return Runs(self.runs, scores, place)
 
     def features(self, site: str, metric: Metric) -> np.ndarray:
-        """Return `features_of` the site's scores, computed once. (k, m, n_test)."""
+        """Return the k features that a metric sums over subjects, shape (k, m, n_test).
+
+        See `fcforge.evaluation.metrics.features_of`. They are computed once per site.
+        """
         key = site, metric.features
         first = self.runs[0]
         if first.kind not in metric.kinds:
-            what = f"{metric.title} is for {' or '.join(metric.kinds)}; these runs have"
-            raise DataError(f"{what} {first.kind}.", do="Choose another metric.")
+            targets = " or ".join(metric.kinds)
+            raise DataError(
+                f"{metric.title} is for {targets}; these runs have {first.kind}.",
+                do="Choose another metric.",
+            )
         if key not in self._known:
             truth = first.truth(site)
             self._known[key] = features_of(self.scores[site], truth, metric)
@@ -271,7 +302,14 @@ class Runs:
     def values(
         self, metric: str, weights: Callable[[str], np.ndarray] | None = None
     ) -> np.ndarray:
-        """Score matrices (n_runs, T + 1, T); under `weights` of a site (n_draws, n_test) as many.
+        """Compute the score matrices of all runs.
+
+        Parameters
+        ----------
+        metric : str
+        weights : callable, optional
+            Returns bootstrap weights (n_draws, n_test) of a site's test subjects; there is then
+            one matrix per run and draw.
 
         Returns
         -------
@@ -280,18 +318,18 @@ class Runs:
         m = metric_named(metric)
 
         def cells(site: str, _: np.ndarray) -> np.ndarray:
-            own = weights(site) if weights else None
-            return combine_features(self.features(site, m), m, own)
+            drawn = weights(site) if weights else None
+            return combine_features(self.features(site, m), m, drawn)
 
         return self.stack(cells)
 
     def stack(self, cells: Callable[[str, np.ndarray], np.ndarray]) -> np.ndarray:
-        """Return cells of all runs, columns in each run's order of arrival.
+        """Arrange values of single cells as matrices, columns in each run's order of arrival.
 
         Parameters
         ----------
         cells : callable
-            ``(site, scores (m, n_test)) -> (m, ...)``.
+            ``(site, scores (m, n_test)) -> (m, ...)``: the value of each distinct score vector.
 
         Returns
         -------
@@ -312,7 +350,10 @@ class Runs:
 
 
 def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
-    """Return the full matrix ``a[t, i]``, columns in order of arrival, zero-shot cells included. (T, T)."""
+    """Return the score matrix ``a[t, i]`` (T, T) of one run, zero-shot cells included.
+
+    Columns are in order of arrival.
+    """
     return Runs.of([result]).values(metric)[0, 1:]
 
 
@@ -325,17 +366,17 @@ def summary(result: RunResult, metric: str = "accuracy") -> dict[str, float]:
     metric : str
         A name of `fcforge.evaluation.metrics.METRICS`.
     """
-    found = summaries_of(Runs.of([result]).values(metric)[0], metric)
-    return {name: float(value) for name, value in found.items()}
+    values = summaries_of(Runs.of([result]).values(metric)[0], metric)
+    return {name: float(value) for name, value in values.items()}
 
 
 def finite(result: RunResult) -> bool:
-    """Return False when any score is NaN or infinite: the run diverged."""
+    """Return whether all scores of a run are finite; otherwise the run diverged."""
     return all(bool(np.isfinite(s).all()) for s in result.scores.values())
 
 
 def constant_predictor(result: RunResult) -> np.ndarray:
-    """Return cells in which every subject gets one class although several are present.
+    """Return the cells in which all subjects are predicted to be of one class though several exist.
 
     Returns
     -------
@@ -344,8 +385,8 @@ def constant_predictor(result: RunResult) -> np.ndarray:
     """
 
     def cells(site: str, p: np.ndarray) -> np.ndarray:
-        said, own = predicted_and_true(p, result.truth(site))
-        several = result.kind != "number" and len(np.unique(own)) > 1
-        return (said == said[:, :1]).all(-1) & several
+        predicted, true = predicted_and_true(p, result.truth(site))
+        several = result.kind != "number" and len(np.unique(true)) > 1
+        return (predicted == predicted[:, :1]).all(-1) & several
 
     return Runs.of([result]).stack(cells)[0, 1:]

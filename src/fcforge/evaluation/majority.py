@@ -13,7 +13,6 @@ from fcforge.core.target import Kind
 from fcforge.evaluation.resampling import pair_of
 
 
-# -- the references: what knows how common classes are, or the mean number, and no scan ---------
 class Wording(NamedTuple):
     """Terms of tables, pages and sentences for one kind of target.
 
@@ -24,7 +23,7 @@ class Wording(NamedTuple):
     all_sites, own : str
         Titles of the two references of `majority_result`.
     naive : str
-        What a hospital does that learns nothing from scans.
+        Description, for a sentence, of predicting without scans.
     """
 
     metric: str
@@ -59,10 +58,22 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
 
     P(patient) of everybody is the share of patients in the training parts seen so far, each
     site weighted by its number of test subjects (proportional to its training subjects, as all
-    sites are split alike). Before learning it is 0.5. With `own` every site has the share of its
-    own training part, at every stage: it forgets nothing, and is what a hospital knows by itself.
-    Of more classes it is the share of each; of a number its mean, and the untrained model's
-    number before learning.
+    sites are split alike). Before learning it is 0.5. With more than two classes the shares of
+    all classes are predicted. With a numeric target the mean is predicted, and the untrained
+    model's number before learning.
+
+    Parameters
+    ----------
+    result : RunResult
+        A run of any learner: its seed, order, splits and test subjects are used, its scores not.
+    own : bool
+        Use the share of each site's own training part, at every stage. This reference forgets
+        nothing; it is what a hospital knows by itself.
+
+    Returns
+    -------
+    RunResult
+        The same run with the scores of the reference.
     """
     order = result.spec.order
     n = np.array([len(result.y[s]) for s in order], dtype=float)
@@ -71,8 +82,8 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     prior = (np.cumsum(weighted, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
     scores = {}
     for site in result.sites:
-        share = np.stack([means[site]] * len(order)) if own else prior
-        scores[site] = np.repeat(share[:, None], len(result.y[site]), axis=1)
+        prediction = np.stack([means[site]] * len(order)) if own else prior
+        scores[site] = np.repeat(prediction[:, None], len(result.y[site]), axis=1)
     before = dict(result.initial)
     if result.kind != "number":
         even = 1 / max(2, prior[0].size)
@@ -100,17 +111,19 @@ def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
         raise DataError(
             "there is no finished run to summarise.", do="Run `fcforge run` first."
         )
-    known = {r.spec.learner.model.name for r in results if is_majority(r)}
-    first: dict[tuple, RunResult] = {}
+    present = {r.spec.learner.model.name for r in results if is_majority(r)}
+    run_of_pair: dict[tuple, RunResult] = {}
     for r in results:
         if not is_majority(r):
-            first.setdefault(pair_of(r), r)
-    found = list(results)
-    if own and "own" not in known:
-        found = [majority_result(r, own=True) for r in first.values()] + found
-    if not known:
-        found = [majority_result(r) for r in first.values()] + found
-    return found
+            run_of_pair.setdefault(pair_of(r), r)
+    extended = list(results)
+    if own and "own" not in present:
+        extended = [
+            majority_result(r, own=True) for r in run_of_pair.values()
+        ] + extended
+    if not present:
+        extended = [majority_result(r) for r in run_of_pair.values()] + extended
+    return extended
 
 
 def is_majority(result: RunResult) -> bool:

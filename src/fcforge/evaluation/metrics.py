@@ -1,8 +1,9 @@
-r"""One cell of the matrix: how good the scores of one site's test subjects are.
+r"""Metrics: how good the scores of one site's test subjects are.
 
-Every metric is written as ``combine(sum_s w_s * features_s)``: per-subject features, summed with
-weights, then combined. With unit weights that is the metric itself; with bootstrap weights it is
-a matrix product, so a thousand draws of all runs cost a few of them.
+Every metric is written as ``combine(sum_s w_s * features_s)``: k numbers per subject s (its
+features), summed with weights, then combined. With unit weights that is the metric itself; with
+bootstrap weights it is a matrix product, so a thousand draws of all runs cost a few of them.
+Shapes: n subjects, K classes, k features, and leading axes (...) for runs and stages.
 """
 
 import math
@@ -27,7 +28,7 @@ class Metric:
     Attributes
     ----------
     title : str
-        How tables and figures call it.
+        Name in tables and figures.
     features : callable
         ``(p (..., n), y (n,)) -> (k, ..., n)``; of more than two classes p is (..., n, K) and y
         0 or 1 for each class (n, K).
@@ -38,7 +39,7 @@ class Metric:
     kinds : tuple of Kind
         Targets that it is defined for.
     limits : (float, float)
-        The least and the most that it can be.
+        Smallest and largest possible value.
     """
 
     title: str
@@ -98,28 +99,41 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def predicted_and_true(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the predicted class (..., n) and the true one (n,)."""
+    """Return predicted classes (..., n) and true classes (n,).
+
+    Parameters
+    ----------
+    p : ndarray of shape (..., n) or (..., n, K)
+        P(patient), or P of each class.
+    y : ndarray of shape (n,) or (n, K)
+        1 for patients, or membership of each class.
+    """
     if y.ndim == 2:
         return p.argmax(-1), y.argmax(-1)
     return (p > THRESHOLD).astype(int), y
 
 
 def _confusion(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the correctly predicted members of each class, then the others; controls first."""
-    said, own = predicted_and_true(p, y)
+    """Return correct members of each class, then wrong members of each class, (2 K, ..., n) bool.
+
+    Class 0 is the controls, class 1 the patients.
+    """
+    predicted, true = predicted_and_true(p, y)
     n_classes = y.shape[1] if y.ndim == 2 else 2
-    members = [own == k for k in range(n_classes)]
-    right = said == own
-    called_so = [right & m for m in members]
-    called_otherwise = [~right & m for m in members]
-    return np.stack(called_so + called_otherwise)
+    members = [true == k for k in range(n_classes)]
+    right = predicted == true
+    hits = [right & m for m in members]
+    misses = [~right & m for m in members]
+    return np.stack(hits + misses)
 
 
 def _brier(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return squared errors and ones, whose sums make the Brier score."""
     return np.stack([(p - y) ** 2, np.ones(p.shape)])
 
 
 def _ece(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the gap p - y in the bin of p and 0 in the other bins, then ones: (N_BINS + 1, ..., n)."""
     own_bin = np.ceil(np.nan_to_num(p) * N_BINS) - 1
     own_bin = np.clip(own_bin, 0, N_BINS - 1)
     bins = np.arange(N_BINS).reshape(-1, *[1] * p.ndim)
@@ -128,54 +142,65 @@ def _ece(p: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _mean_gap(s: np.ndarray) -> np.ndarray:
+    """Return the ECE from sums of `_ece`: the mean absolute gap over bins, weighted by their size."""
     return np.abs(s[:-1]).sum(0) / s[-1]
 
 
 def _ratio(s: np.ndarray) -> np.ndarray:
+    """Return the first sum divided by the second."""
     return s[0] / s[1]
 
 
 def _accuracy(s: np.ndarray) -> np.ndarray:
+    """Return the accuracy from sums of `_confusion`."""
     return s[: len(s) // 2].sum(0) / s.sum(0)
 
 
 def _recalls(s: np.ndarray) -> np.ndarray:
-    """Return the recall of each class: specificity, sensitivity, further ones."""
+    """Return the recall of each class from sums of `_confusion`: specificity, sensitivity, ..."""
     right, wrong = np.split(s, 2)
     return right / (right + wrong)
 
 
 def _precision(s: np.ndarray) -> np.ndarray:
-    said = s[1] + s[2]
-    nobody = said == 0
-    return np.where(nobody, 0.0, s[1] / np.where(nobody, 1.0, said))
+    """Return the precision of two classes from sums of `_confusion`; 0 if nobody is called a patient."""
+    called_patient = s[1] + s[2]
+    none_called = called_patient == 0
+    return np.where(none_called, 0.0, s[1] / np.where(none_called, 1.0, called_patient))
 
 
 def _f1(s: np.ndarray) -> np.ndarray:
-    found = 2 * s[1]
-    return found / (found + s[2] + s[3])
+    """Return the F1 score of two classes from sums of `_confusion`."""
+    twice_true_positives = 2 * s[1]
+    return twice_true_positives / (twice_true_positives + s[2] + s[3])
 
 
 def _macro_auroc(s: np.ndarray) -> np.ndarray:
+    """Return the AUROC from sums of `_auroc_features`, averaged over classes."""
     by_class = s.reshape(-1, 4, *s.shape[1:])
     above, patients, below, controls = np.moveaxis(by_class, 1, 0)
     return (above / patients + below / controls).mean(0)
 
 
 def _r2_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    centred = np.broadcast_to(y - y.mean(), p.shape)  # digits: the mean may be large
+    """Return squared errors, centred targets, their squares and ones, whose sums make R²."""
+    # Centring keeps the digits of targets with a large mean (years, test scores).
+    centred = np.broadcast_to(y - y.mean(), p.shape)
     return np.stack([(p - y) ** 2, centred, centred**2, np.ones(p.shape)])
 
 
 def _r2(s: np.ndarray) -> np.ndarray:
+    """Return R² from sums of `_r2_features`: 1 - squared error / variance about the weighted mean."""
     return 1 - s[0] / (s[2] - s[1] ** 2 / s[3])
 
 
 def _mae(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return absolute errors and ones, whose sums make the mean absolute error."""
     return np.stack([np.abs(p - y), np.ones(p.shape)])
 
 
 def _rank_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return centred ranks a of p and b of y, then a², b², ab and ones, whose sums make Spearman's rho."""
     middle = (len(y) + 1) / 2
     a = average_ranks(p) - middle
     b = np.broadcast_to(average_ranks(y) - middle, p.shape)
@@ -183,6 +208,7 @@ def _rank_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _correlation(s: np.ndarray) -> np.ndarray:
+    """Return the correlation from sums of `_rank_features`."""
     a, b, aa, bb, ab, n = s
     covariance = ab - a * b / n
     variance_a = aa - a * a / n
@@ -197,7 +223,7 @@ PRIMARY: dict[Kind, str] = {
     "more classes": "accuracy",
     "number": "r2",
 }
-"""What is averaged along the way and forgotten."""
+"""The metric, for each kind of target, that AAA averages and whose loss is forgetting."""
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", _confusion, _accuracy, kinds=CLASSES),
     "balanced_accuracy": Metric(
@@ -229,7 +255,16 @@ def metric_named(name: str) -> Metric:
 
 
 def features_of(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
-    """Return the features that a metric sums over subjects, (k, ..., n), from scores (..., n)."""
+    """Return the features (k, ..., n) that a metric sums over subjects, NaN where a score is not finite.
+
+    Parameters
+    ----------
+    p : ndarray of shape (..., n) or (..., n, K)
+        Scores of n subjects.
+    y : ndarray of shape (n,) or (n, K)
+        Labels, as in `cell_values`.
+    metric : Metric
+    """
     p = np.asarray(p, dtype=np.float64)
     y = np.asarray(y)
     known = np.isfinite(p)
@@ -267,7 +302,19 @@ def cell_values(
 def combine_features(
     features: np.ndarray, metric: Metric, weights: np.ndarray | None
 ) -> np.ndarray:
-    """Combine features (k, ..., n) into the metric (...), or (..., n_draws) under weights."""
+    """Sum features (k, ..., n) over the n subjects and combine the sums into the metric.
+
+    Parameters
+    ----------
+    features : ndarray of shape (k, ..., n)
+        Result of `features_of`.
+    metric : Metric
+    weights : ndarray of shape (n_draws, n) or None
+
+    Returns
+    -------
+    ndarray of shape (...), or (..., n_draws) under weights
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         sums = features.sum(-1) if weights is None else weighted_sums(features, weights)
         return metric.combine(sums)
@@ -302,7 +349,7 @@ def swapped_values(
         Exact for all metrics but AUROC, which is exchanged to first order (its placements).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved = weighted_sums(b - a, swap)
-        left = a.sum(-1)[..., None]
-        right = b.sum(-1)[..., None]
-        return metric.combine(left + moved), metric.combine(right - moved)
+        change = weighted_sums(b - a, swap)
+        sum_a = a.sum(-1)[..., None]
+        sum_b = b.sum(-1)[..., None]
+        return metric.combine(sum_a + change), metric.combine(sum_b - change)

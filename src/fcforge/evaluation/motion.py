@@ -38,7 +38,11 @@ def fit_scores(
     train : sequence of (fd (n,), y (n,))
         Training parts of the sites so far. Subjects without a value are left out.
     test : ndarray of shape (m,)
-        Subjects without a value get the mean of the training subjects.
+        FD of the test subjects; those without a value get the mean of the training subjects.
+
+    Returns
+    -------
+    ndarray of shape (m,)
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -46,13 +50,13 @@ def fit_scores(
 
     fd, y = (np.concatenate(part) for part in zip(*train, strict=True))
     x = _log(fd)
-    known = np.isfinite(x)
-    if len(np.unique(y[known])) < 2:
+    has_fd = np.isfinite(x)
+    if len(np.unique(y[has_fd])) < 2:
         return np.full(len(test), float(y.mean()))
     model = make_pipeline(StandardScaler(), LogisticRegression(C=1e3))
-    model.fit(x[known, None], y[known])
-    at = _log(test)
-    filled = np.where(np.isfinite(at), at, x[known].mean())
+    model.fit(x[has_fd, None], y[has_fd])
+    log_test = _log(test)
+    filled = np.where(np.isfinite(log_test), log_test, x[has_fd].mean())
     return model.predict_proba(filled[:, None])[:, 1]
 
 
@@ -72,13 +76,16 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
             "the dataset gives no mean FD.",
             do="Add a column mean_fd, or a file that has it: --set dataset.covariates=FILE.",
         )
-    alone = replace(experiment, learners=(LEARNER,), own_threshold=False)
-    data = {"sites": cohort.site_names, "site_facts": describe_sites(cohort, alone)}
+    motion_only = replace(experiment, learners=(LEARNER,), own_threshold=False)
+    data = {
+        "sites": cohort.site_names,
+        "site_facts": describe_sites(cohort, motion_only),
+    }
     splits = {seed: make_sites(cohort, seed, experiment) for seed in experiment.seeds}
     scores: dict[Any, dict[str, np.ndarray]] = {}  # by seed and the sites learned
     costs: dict[Any, dict[str, Any]] = {}
     results = []
-    for spec in alone.specs(cohort.site_names, cohort.content_sha256()):
+    for spec in motion_only.specs(cohort.site_names, cohort.content_sha256()):
         sites = splits[spec.seed]
         lengths = range(len(spec.order) + 1)
         stages = [(spec.seed, *sorted(spec.order[:k])) for k in lengths]
@@ -94,23 +101,24 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
 
 
 def _fd(site: Site, split: str) -> np.ndarray:
+    """Return the mean framewise displacement of a site's subjects of one split, in mm."""
     return np.asarray(site.covariates[split][COVARIATE], float)
 
 
 def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return P(patient) of all test people after some sites; one half before the first."""
+    """Return P(patient) of every site's test people after the sites `seen`; 0.5 before the first."""
     train = []
     for name in seen:
         site = sites[name]
         fd = np.concatenate([_fd(site, "train"), _fd(site, "val")])
         y = site.learning(with_val=True).y.numpy()
         train.append((fd, y))
-    found = {}
+    by_site = {}
     for name, site in sites.items():
         test = _fd(site, "test")
         p = fit_scores(train, test) if train else np.full(len(test), 0.5)
-        found[name] = p.astype(np.float32)
-    return found
+        by_site[name] = p.astype(np.float32)
+    return by_site
 
 
 def motion_rows(experiment: Experiment) -> list[Row]:

@@ -20,7 +20,7 @@ def select_subjects(
     results: RunResults, keep: Callable[[str, str], bool]
 ) -> list[RunResult]:
     """Return the runs tested only on subjects for whom ``keep(site, subject id)`` is true."""
-    found = []
+    selected = []
     for result in results:
         ids = result.subject_ids
         kept: dict[str, list[int]] = {}
@@ -28,24 +28,25 @@ def select_subjects(
         for site, people in ids.items():
             kept[site] = [k for k, who in enumerate(people) if keep(site, who)]
             subject_ids[site] = tuple(people[place] for place in kept[site])
-        some = replace(
+        reduced = replace(
             result,
             scores={site: result.scores[site][:, k] for site, k in kept.items()},
             initial={site: result.initial[site][k] for site, k in kept.items()},
             y={site: result.y[site][k] for site, k in kept.items()},
             subject_ids=subject_ids,
         )
-        found.append(some)
-    return found
+        selected.append(reduced)
+    return selected
 
 
 def pooled_estimate(results: RunResults, metric: Metric | str) -> Estimate:
     """Return a metric of all test subjects together after the last stage; NaN without any.
 
     The metric must be a sum over people: accuracy, sensitivity, specificity, the Brier score, or
-    one of this file. (An AUROC compares people, and those of two sites were never compared.)
+    one whose `features` depend on one person alone. (An AUROC compares people, and scores of two
+    sites are not comparable.)
     """
-    found = metric_named(metric) if isinstance(metric, str) else metric
+    chosen_metric = metric_named(metric) if isinstance(metric, str) else metric
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         sums = np.zeros(())
@@ -53,9 +54,11 @@ def pooled_estimate(results: RunResults, metric: Metric | str) -> Estimate:
             if len(y):
                 last = batch.place[site][:, -1]
                 drawn = weights(site) if weights else np.ones((1, len(y)))
-                sums = sums + weighted_sums(batch.features(site, found)[:, last], drawn)
+                sums = sums + weighted_sums(
+                    batch.features(site, chosen_metric)[:, last], drawn
+                )
         with np.errstate(divide="ignore", invalid="ignore"):
-            values = found.combine(sums)  # (runs, draws)
+            values = chosen_metric.combine(sums)  # (runs, draws)
         return values[..., None] if weights else values
 
     if not any(map(len, results[0].y.values())):

@@ -8,7 +8,6 @@ from fcforge.core.estimate import Estimate
 from fcforge.evaluation.resampling import LEVEL
 
 
-# -- a site that is not among those tested ---------------------------------------------------------
 def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estimate:
     r"""Return the mean over sites and its 95 % interval, within [0, 1]; no interval from one site.
 
@@ -28,7 +27,7 @@ def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estim
 
     v = np.asarray(values, dtype=float)
     s2 = np.asarray(variances, dtype=float)
-    # who is always called the same has no variance, which is no reason to weigh for all
+    # A site at which all draws agree has variance zero; without this it would get all the weight.
     s2 = np.where(s2 > 0, s2, max(s2.max(), 1e-12))
     k = len(v)
     if k < 2:
@@ -46,14 +45,18 @@ def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estim
 
 
 def further_site(by_site: Mapping[str, Estimate]) -> Estimate:
-    """Return a random-effects mean of values by site, whose intervals tell their variances."""
-    known = []
+    """Return the value to expect at a further site, from estimates at the tested sites.
+
+    Each site's variance is computed from the width of its 95 % interval. Sites without finite
+    value and interval are left out.
+    """
+    usable = []
     for estimate in by_site.values():
         numbers = [estimate.value, estimate.low, estimate.high]
         if np.isfinite(numbers).all():
-            known.append(estimate)
-    if not known:
+            usable.append(estimate)
+    if not usable:
         return Estimate(np.nan, np.nan, np.nan)
-    width = 2 * 1.959964  # of a 95 % interval, in standard errors
-    variances = [((e.high - e.low) / width) ** 2 for e in known]
-    return random_effects([e.value for e in known], variances)
+    standard_errors = 2 * 1.959964  # width of a 95 % interval
+    variances = [((e.high - e.low) / standard_errors) ** 2 for e in usable]
+    return random_effects([e.value for e in usable], variances)

@@ -1,6 +1,6 @@
 r"""Bootstrap intervals over test subjects and trainings, shared by all runs of an experiment.
 
-What is resampled. A draw gives every subject and every training a weight; a score weighs their
+Resampling. A draw gives every subject and every training a weight; a score weighs their
 product (Owen and Eckles 2012). A subject's weight is a pure function of (site, subject id): the
 same subject weighs the same in every order, seed and method in which it is tested, so comparisons
 are paired and the overlap of different seeds' test splits is accounted for. Weights are standard
@@ -12,7 +12,7 @@ split, its start and its noise, in all orders together. Its weight is gamma of s
 so that n seeds give the variance :math:`s^2 / n` of a mean, not less of it. With fewer than three
 seeds trainings cannot be resampled, and the interval is over subjects alone.
 
-What the interval says. It is the percentile interval of the mean over orders and seeds, with
+The interval. It is the percentile interval of the mean over orders and seeds, with
 the draws shifted so that their median is the estimate. For means the shift is negligible; for
 forgetting measures it undoes the extra noise that resampling adds to a maximum. It covers other
 test subjects of these sites and other trainings, in these orders, and is somewhat too wide: that
@@ -38,24 +38,41 @@ from fcforge.evaluation.metrics import (
     metric_named,
 )
 
-Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
+Weights = Callable[
+    [str], np.ndarray
+]  # site -> weights of its subjects (n_draws, n_test)
 N_DRAWS = 1000
 N_HALVES = 100
 LEVEL = 0.95
 
 
 @lru_cache(maxsize=16384)
-def _of_subject(what: str, site: str, subject: str, n_draws: int) -> np.ndarray:
-    rng = numpy_rng(0, what, site, subject)
+def _draws_of(purpose: str, site: str, subject: str, n_draws: int) -> np.ndarray:
+    """Return uniform numbers (n_draws,) of one subject, see `subject_draws`."""
+    rng = numpy_rng(0, purpose, site, subject)
     return rng.random(n_draws, dtype=np.float32)
 
 
 def subject_draws(
-    what: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS
+    purpose: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS
 ) -> np.ndarray:
-    """Return uniform numbers of each subject, the same wherever it is tested. (n_draws, n)."""
+    """Return uniform random numbers of each subject, the same wherever the subject is tested.
+
+    Parameters
+    ----------
+    purpose : str
+        Random numbers of different purposes are independent.
+    site : str
+    ids : sequence of n str
+        Subject ids.
+    n_draws : int
+
+    Returns
+    -------
+    ndarray of shape (n_draws, n)
+    """
     site = site_of_visit(site)  # a subject is tested at every visit of its site
-    columns = [_of_subject(what, site, subject, n_draws) for subject in ids]
+    columns = [_draws_of(purpose, site, subject, n_draws) for subject in ids]
     return np.stack(columns, axis=1)
 
 
@@ -84,30 +101,32 @@ def subject_weights(
 def _weights(
     site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int
 ) -> np.ndarray:
+    """Return `subject_weights` from hashable arguments, so that they can be cached."""
     drawn = subject_draws("bootstrap", site, ids, n_draws).astype(np.float64)
     raw = -np.log1p(-drawn)
     for label in set(labels):
         members = np.array(labels) == label
         total = raw[:, members].sum(1, keepdims=True)
         raw[:, members] *= members.sum() / total
-    raw.flags.writeable = False  # shared by all who ask
+    raw.flags.writeable = False  # the cache returns the same array to every caller
     return raw
 
 
 def training_weights(results: RunResults, n_draws: int = N_DRAWS) -> np.ndarray:
-    """Return bootstrap weights of the runs' trainings, (n_runs, n_draws), each draw's mean being 1.
+    """Return bootstrap weights of the runs' trainings, (n_runs, n_draws); the mean of a draw is 1.
 
-    All ones with fewer than three seeds (repeats of a k-fold split).
+    Runs of one seed (one repeat of a k-fold split) are one training and share a weight. With
+    fewer than three seeds all weights are 1.
     """
     units = [r.spec.seed // (r.spec.folds or 1) for r in results]
     n = len(set(units))
     if n < 3:
         return np.ones((len(results), n_draws))
-    own = {
+    by_unit = {
         u: numpy_rng(0, "training", u).standard_gamma((n - 2) / n, n_draws)
         for u in set(units)
     }
-    weights = np.stack([own[u] for u in units])
+    weights = np.stack([by_unit[u] for u in units])
     return weights / weights.mean(0)
 
 
@@ -157,8 +176,9 @@ def bootstrap(
     Returns
     -------
     points : ndarray of shape (n_runs, *shape)
-        In the order of `results`.
+        Statistic of each run, in the order of `results`.
     draws : ndarray of shape (n_draws, *shape)
+        Its mean over all runs in each bootstrap draw.
     """
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
@@ -172,7 +192,21 @@ def resampled(
     value: Callable[[Runs, Weights | None], np.ndarray],
     n_draws: int = N_DRAWS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return points and draws, as of `bootstrap`, of a value of batches with and without weights."""
+    """Bootstrap any value of runs; `bootstrap` is the case of a statistic of score matrices.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+    value : callable
+        Takes a batch of runs and None or the bootstrap weights of a site's subjects; returns
+        (n_runs, *shape) without and (n_runs, n_draws, *shape) with weights.
+    n_draws : int
+
+    Returns
+    -------
+    points, draws : ndarray
+        As `bootstrap` returns them.
+    """
     place = {id(r): k for k, r in enumerate(results)}
     trainings = training_weights(results, n_draws)
     points: list[np.ndarray] = [np.empty(0)] * len(results)
@@ -190,20 +224,40 @@ def resampled(
 def halves(
     site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int
 ) -> np.ndarray:
-    """Draw one half of each class of a test part, (n_draws, n) with 1 for its members."""
-    luck = subject_draws("half", site, ids, n_draws)
-    chosen = np.zeros(luck.shape, dtype=np.float32)
+    """Draw random halves of a test part, each with half of every class.
+
+    Parameters
+    ----------
+    site : str
+    ids : tuple of n str
+        Subject ids.
+    labels : tuple of n int
+        Classes.
+    n_draws : int
+        Number of halves.
+
+    Returns
+    -------
+    ndarray of shape (n_draws, n)
+        1 for subjects in the half, else 0.
+    """
+    uniform = subject_draws("half", site, ids, n_draws)
+    chosen = np.zeros(uniform.shape, dtype=np.float32)
     for label in np.unique(labels):
         members = np.array(labels) == label
-        place = luck[:, members].argsort(1).argsort(1)
+        rank = uniform[:, members].argsort(1).argsort(1)
         rng = numpy_rng(0, "half up", site, int(label))
-        up = rng.random((n_draws, 1)) < 0.5
-        chosen[:, members] = place < (members.sum() + up) // 2
+        round_up = rng.random((n_draws, 1)) < 0.5
+        chosen[:, members] = rank < (members.sum() + round_up) // 2
     return chosen
 
 
 def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
-    """Return FM without the luck of its maximum, see `fcforge.evaluation.forgetting.fm_split`. (n_runs,)."""
+    """Return each run's FM whose best stage is chosen on other subjects than it is measured on.
+
+    Mean over `N_HALVES` random halves, each used in both roles, shape (n_runs,); see
+    `fcforge.evaluation.forgetting.fm_split`.
+    """
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
 
     def both_halves(result: RunResult, site: str) -> np.ndarray:
@@ -212,18 +266,21 @@ def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
         half = halves(site, ids, tuple(groups), N_HALVES)
         return np.concatenate([half, 1 - half])
 
-    found = dict[int, float]()
+    by_run = dict[int, float]()
     for batch in split_batches(results):
         drawn = batch.values(metric, partial(both_halves, batch.runs[0]))
         a = sign * drawn[..., 1:, :]  # (run, 2 N_HALVES, T, T)
         other_half = np.roll(a, N_HALVES, axis=1)
         values = fm_split(a, other_half).mean(1)
-        found |= zip(map(id, batch.runs), values, strict=True)
-    return np.array([found[id(r)] for r in results])
+        by_run |= zip(map(id, batch.runs), values, strict=True)
+    return np.array([by_run[id(r)] for r in results])
 
 
 def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the percentile interval of `draws`, shifted to have `mean` as median. Shape (2, *shape)."""
+    """Return low and high end (2, *shape) of the percentile interval of draws (n_draws, *shape).
+
+    The draws are shifted so that their median is `mean`.
+    """
     tail = (1 - LEVEL) / 2
     low, middle, high = np.quantile(draws, [tail, 0.5, 1 - tail], axis=0)
     return np.stack([low, high]) + (mean - middle)
@@ -232,9 +289,9 @@ def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
 def estimates(
     results: RunResults, points: np.ndarray, draws: np.ndarray
 ) -> list[Estimate]:
-    """Return estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m).
+    """Return m estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m).
 
-    The SD is over orders, of the mean over seeds; NaN with one order.
+    An estimate's `sd_orders` is the SD over orders of the mean over seeds; NaN with one order.
     """
     by_order: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for k, r in enumerate(results):
@@ -242,10 +299,10 @@ def estimates(
     mean = points.mean(0)
     sd = np.full(mean.shape, np.nan)
     if len(by_order) > 1:
-        of_order = [points[places].mean(0) for places in by_order.values()]
-        sd = np.stack(of_order).std(0, ddof=1)
-    found = np.stack([mean, *interval(mean, draws), sd])
-    return [Estimate(*map(float, column)) for column in found.T]
+        order_means = [points[places].mean(0) for places in by_order.values()]
+        sd = np.stack(order_means).std(0, ddof=1)
+    columns = np.stack([mean, *interval(mean, draws), sd])
+    return [Estimate(*map(float, column)) for column in columns.T]
 
 
 def estimate(
@@ -288,10 +345,10 @@ def means(
 ) -> dict[str, float]:
     """Return summaries of one learner's runs without intervals: mean over orders and seeds."""
     batches = split_batches(results)
-    found = [summaries_of(batch.values(metric), metric, names) for batch in batches]
+    by_batch = [summaries_of(batch.values(metric), metric, names) for batch in batches]
     averaged = {}
     for name in names:
-        values = np.concatenate([summaries[name] for summaries in found])
+        values = np.concatenate([summaries[name] for summaries in by_batch])
         averaged[name] = float(values.mean())
     return averaged
 
@@ -299,7 +356,16 @@ def means(
 def at_site(
     runs: RunResults, site: str, metric: str = "accuracy", stage: int = -1
 ) -> Estimate:
-    """Return the value at one site after a stage, mean over orders and seeds, with its interval."""
+    """Return the value at one site after a stage, mean over orders and seeds, with its interval.
+
+    Parameters
+    ----------
+    runs : sequence of RunResult
+        Runs of one learner.
+    site, metric : str
+    stage : int
+        Index into the stages of the order, 0 being before learning and -1 after the last site.
+    """
     m = metric_named(metric)
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
@@ -331,15 +397,30 @@ MEASURES = (
 def measure(
     p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
 ) -> dict[str, Estimate]:
-    """Return the metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
+    """Return the metrics of one model's predictions for n people, with intervals.
 
     Intervals resample people within each class, as everywhere (`subject_weights`), and end where
     the metric does; they are NaN where a metric needs both classes and there is one.
+
+    Parameters
+    ----------
+    p : ndarray of shape (n,) or (n, K)
+        P(patient) or predicted numbers; or the probabilities of K classes.
+    y : ndarray of shape (n,)
+        Diagnoses or numbers.
+    ids : sequence of n str
+        Subject ids, which decide the random weights.
+    site : str
+
+    Returns
+    -------
+    dict of str to Estimate
+        The metrics of `MEASURES` that are defined for this kind of target.
     """
     weights = subject_weights(site, ids, y)
     kind = kind_of(p, y)
     truth = np.eye(p.shape[1])[y] if kind == "more classes" else y
-    found = {}
+    by_metric = {}
     for name in [name for name in MEASURES if kind in METRICS[name].kinds]:
         value = cell_values(p[None], truth, name)[0]
         drawn = cell_values(p[None], truth, name, weights)
@@ -347,5 +428,5 @@ def measure(
         ends = np.full(2, np.nan)
         if np.isfinite(value):
             ends = np.clip(interval(value, draws), *METRICS[name].limits)
-        found[name] = Estimate(*map(float, (value, *ends)))
-    return found
+        by_metric[name] = Estimate(*map(float, (value, *ends)))
+    return by_metric

@@ -20,15 +20,18 @@ class Study:
 
     @property
     def columns(self) -> list[str]:
-        """All that rows have, as it comes."""
+        """Names of the columns that at least one row has, in order of first appearance."""
         return list(dict.fromkeys(chain.from_iterable(self.rows.values())))
 
 
 def finite_runs(results: RunResults) -> dict[str, list[RunResult]]:
-    """Return runs by learner, the majority class among them; diverged ones are left out."""
-    found = {}
+    """Return the runs of each learner by its title, with the majority-class reference added.
+
+    Diverged runs (scores that are not finite) are left out, and so are learners without others.
+    """
+    by_title = {}
     for learner, runs in by_learner(with_majority(results)).items():
-        left = [run for run in runs if finite(run)]
-        if left:
-            found[learner] = left
-    return found
+        finite_results = [run for run in runs if finite(run)]
+        if finite_results:
+            by_title[learner] = finite_results
+    return by_title

@@ -30,7 +30,7 @@ Groups = dict[str, set[tuple[str, str]]]  # (site, subject id) by name
 
 
 def group_name(covariate: str, value: float) -> str:
-    """Group that a person with this value belongs to.
+    """Return the name of the group that a person with this value of a covariate belongs to.
 
     Examples
     --------
@@ -47,18 +47,29 @@ def group_name(covariate: str, value: float) -> str:
 
 
 def subject_groups(facts: Mapping[str, Mapping[str, Any]]) -> Groups:
-    """Test people of every seed by covariate and value; `facts` are those of a run folder."""
+    """Return the tested people by group, from the facts that a run folder stores.
+
+    Parameters
+    ----------
+    facts : mapping
+        Subject ids and covariates of the test part, by split and then by site.
+
+    Returns
+    -------
+    dict of str to set of (site, subject id)
+        Groups by name (`group_name`); covariates with more than `FEW` values make none but age.
+    """
     tables = []
     for sites in facts.values():
         for site, about in sites.items():
             people = [(site, who) for who in about["subject_ids"]]
             tables.append(pd.DataFrame(about.get("covariates", {}), index=people))
-    found: Groups = {}
+    groups: Groups = {}
     for name, values in pd.concat(tables).items():
         if name == "age" or values.nunique() <= FEW:
             for who, value in values.dropna().sort_values().items():
-                found.setdefault(group_name(name, value), set()).add(who)
-    return found
+                groups.setdefault(group_name(name, value), set()).add(who)
+    return groups
 
 
 def subgroup_tables(results: RunResults, groups: Groups) -> list[Study]:
@@ -72,8 +83,8 @@ def subgroup_tables(results: RunResults, groups: Groups) -> list[Study]:
         for learner, runs in finite_runs(results).items():
             rows[learner] = {}
             for name, people in groups.items():
-                some = select_subjects(runs, lambda *who, of=people: who in of)
-                rows[learner][name] = pooled_estimate(some, metric)
+                group_runs = select_subjects(runs, lambda *who, of=people: who in of)
+                rows[learner][name] = pooled_estimate(group_runs, metric)
         title = f"{metric_named(metric).title} by group, all sites together [95 %]"
         tables.append(Study(title, rows))
     return tables

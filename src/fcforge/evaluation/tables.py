@@ -22,7 +22,7 @@ from fcforge.evaluation.majority import is_majority, with_majority
 
 @dataclass(frozen=True)
 class Row:
-    """One learner's line.
+    """One learner's row of the results table.
 
     Attributes
     ----------
@@ -34,12 +34,13 @@ class Row:
     n_orders, n_seeds : int
     estimates : mapping of column key to Estimate
     intransigence : float
-        Against the cumulative (else joint) learner of the same model; NaN without one.
+        Accuracy that the cumulative (else joint) learner of the same model has more at a site when
+        it is learned (`fcforge.evaluation.forgetting.intransigence`); NaN without such a learner.
     memory_bytes, seconds : float
         Largest memory kept between sites, and total training time, mean over runs.
     is_majority : bool
     kind : Kind
-        Of the target; says which columns there are (`columns_of`).
+        Kind of the target, which decides the columns (`columns_of`).
     """
 
     learner: str
@@ -72,19 +73,31 @@ def longest_orders(runs: RunResults) -> list[RunResult]:
 
 def _matrices(runs: RunResults) -> dict[tuple, np.ndarray]:
     """Return the matrix (T, T) of the primary metric of every run, by (seed, order)."""
-    found = {}
+    by_pair = {}
     for batch in resampling.split_batches(runs):
         metric = PRIMARY[batch.runs[0].kind]
         values = batch.values(metric)[:, 1:]
         for run, matrix in zip(batch.runs, values, strict=True):
-            found[pair_of(run)] = matrix
-    return found
+            by_pair[pair_of(run)] = matrix
+    return by_pair
 
 
 def _a_star(
     groups: Mapping[str, list[RunResult]], model: str
 ) -> dict[tuple, np.ndarray]:
-    """Return matrices of the cumulative (else joint) learner on `model`."""
+    """Return the matrices of the learner with all data so far, the reference of intransigence.
+
+    Parameters
+    ----------
+    groups : mapping of learner title to runs
+    model : str
+        Name of the model that the reference must have.
+
+    Returns
+    -------
+    dict of (seed, order) to ndarray of shape (T, T)
+        Those of the cumulative learner, else of the joint one; empty without either.
+    """
     for method in ("cumulative", "joint"):
         for runs in groups.values():
             learner = runs[0].spec.learner
@@ -93,22 +106,22 @@ def _a_star(
     return {}
 
 
-def _row(runs: list[RunResult], keeps: str, star: dict, n_draws: int) -> Row:
-    good = [r for r in runs if finite(r)]
+def _row(runs: list[RunResult], keeps: str, reference: dict, n_draws: int) -> Row:
+    finite_runs = [r for r in runs if finite(r)]
     majority = is_majority(runs[0])
-    costs = []
-    for key, matrix in _matrices(good).items() if star else ():
-        if key in star:
-            costs.append(intransigence(matrix, np.diag(star[key])))
+    differences = []
+    for key, matrix in _matrices(finite_runs).items() if reference else ():
+        if key in reference:
+            differences.append(intransigence(matrix, np.diag(reference[key])))
     return Row(
         learner=runs[0].spec.learner.title,
         keeps=keeps or ("statistics" if majority else "not stated"),
-        n_runs=len(good),
-        n_left_out=len(runs) - len(good),
-        n_orders=len({r.spec.order for r in good}),
-        n_seeds=len({r.spec.seed for r in good}),
-        estimates=_estimates(good, runs[0].kind, n_draws),
-        intransigence=float(np.mean(costs)) if costs else float("nan"),
+        n_runs=len(finite_runs),
+        n_left_out=len(runs) - len(finite_runs),
+        n_orders=len({r.spec.order for r in finite_runs}),
+        n_seeds=len({r.spec.seed for r in finite_runs}),
+        estimates=_estimates(finite_runs, runs[0].kind, n_draws),
+        intransigence=float(np.mean(differences)) if differences else float("nan"),
         memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
         seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
         is_majority=majority,
@@ -117,7 +130,7 @@ def _row(runs: list[RunResult], keeps: str, star: dict, n_draws: int) -> Row:
 
 
 def _estimates(runs: list[RunResult], kind: Kind, n_draws: int) -> dict[str, Estimate]:
-    """Estimate of every column; NaN where no run is left."""
+    """Return the estimate of every column by its key; NaN where no run is left."""
     columns = columns_of(kind)
     if not runs:
         nothing = Estimate(np.nan, np.nan, np.nan)
@@ -140,31 +153,32 @@ def results_rows(
     Parameters
     ----------
     results : sequence of RunResult
-    keeps : mapping of learner title to what its method keeps, optional
+    keeps : mapping of str to str, optional
+        What a learner's method keeps between sites, by the learner's title.
     n_draws : int
-        Of the bootstrap.
+        Draws of the bootstrap.
     """
     groups = by_learner(with_majority(results, own=True))
-    stars: dict[str, dict] = {}
-    found = []
+    references: dict[str, dict] = {}
+    rows = []
     for title, runs in groups.items():
         model = runs[0].spec.learner.model.name
-        if model not in stars:
-            stars[model] = _a_star(groups, model)
-        kept = (keeps or {}).get(title, "")
-        found.append(_row(runs, kept, stars[model], n_draws))
-    return sorted(found, key=_rank)
+        if model not in references:
+            references[model] = _a_star(groups, model)
+        kept_data = (keeps or {}).get(title, "")
+        rows.append(_row(runs, kept_data, references[model], n_draws))
+    return sorted(rows, key=_rank)
 
 
 def _rank(row: Row) -> tuple[float, str]:
-    """Return the majority class, that of each site, the learners by falling AAA."""
+    """Return the sort key of a row: majority references first, then learners by falling AAA."""
     if row.is_majority:
         return -np.inf, row.learner
     return -np.nan_to_num(row.estimates["aaa"].value), ""
 
 
 def results_frame(results: RunResults, **options: Any) -> "pd.DataFrame":
-    """Return the table as a DataFrame, one row per learner; options are those of `rows`.
+    """Return the table as a DataFrame, one row per learner; options are those of `results_rows`.
 
     Every column of `columns_of` gives four: the mean over orders and seeds under its own key,
     and ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval over subjects).
@@ -174,10 +188,10 @@ def results_frame(results: RunResults, **options: Any) -> "pd.DataFrame":
     return pd.DataFrame(records(results_rows(results, **options)))
 
 
-def records(found: Sequence[Row]) -> list[dict[str, Any]]:
+def records(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return flat dicts of the rows, for a DataFrame, CSV or JSON."""
-    out = []
-    for row in found:
+    flat = []
+    for row in rows:
         record: dict[str, Any] = {"learner": row.learner, "keeps": row.keeps}
         for key, e in row.estimates.items():
             record[key] = e.value
@@ -193,5 +207,5 @@ def records(found: Sequence[Row]) -> list[dict[str, Any]]:
             "orders": row.n_orders,
             "seeds": row.n_seeds,
         }
-        out.append(record)
-    return out
+        flat.append(record)
+    return flat

@@ -9,15 +9,17 @@ TEMPERATURES = (0.2, 20.0)
 
 
 def probability(odds: Array) -> Array:
-    """Return P(patient) of log odds, without overflow for any size."""
+    """Convert log odds to P(patient), without overflow at either end."""
     return 0.5 * (1.0 + np.tanh(0.5 * odds))
 
 
 def temperature_of_odds(odds: Array, y: Array) -> float:
-    r"""Return the T that minimises :math:`\sum_i \log(1 + e^{\mp u_i / T}) + (\log T)^2`.
+    r"""Return the temperature T by which log odds u are divided to calibrate them.
 
-    The sign is minus for patients. The last term is a prior around T = 1 (standard deviation 0.7
-    of log T), so that ten validation subjects do not decide alone.
+    It minimises the cross-entropy with a penalty,
+    :math:`\sum_i \log(1 + e^{\mp u_i / T}) + (\log T)^2`; the sign is minus for patients. The last
+    term is a prior around T = 1 (standard deviation 0.7 of log T), so that ten validation subjects
+    do not decide alone.
 
     Parameters
     ----------
@@ -39,12 +41,12 @@ def temperature_of_odds(odds: Array, y: Array) -> float:
     """
     from scipy.optimize import minimize_scalar  # slow to import
 
-    against = -np.asarray(odds, dtype=np.float64)
-    right = np.where(np.asarray(y) == 1, odds, against)
+    control_odds = -np.asarray(odds, dtype=np.float64)
+    odds_of_true_class = np.where(np.asarray(y) == 1, odds, control_odds)
 
     def loss(log_t: float) -> float:
-        each = np.logaddexp(0.0, -right / math.exp(log_t))
-        return float(each.sum()) + log_t**2
+        losses = np.logaddexp(0.0, -odds_of_true_class / math.exp(log_t))
+        return float(losses.sum()) + log_t**2
 
     bounds = (math.log(TEMPERATURES[0]), math.log(TEMPERATURES[1]))
     return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)

@@ -1,11 +1,12 @@
 """`fcforge tune`: choose hyper-parameters on inner validation, once, before any test is looked at.
 
-The first two sites of two random orders are taken. Of each only those are kept whom no seed of the
-experiment tests: the test subjects are not even handed to the runner. They are cut again, several
-times, into an inner training and a validation part; every setting of a method's grid is learned on
-the former and scored on the latter. The setting with the highest AAA there is frozen for all
-orders; ties go to the lower Brier score, then to the default. Many seeds test nearly everybody:
-then tune on sites that are not tested at all (paper/experiments/tune_development.toml).
+The first two sites of two random orders are taken, and of these sites only the subjects whom no
+seed of the experiment tests: the test subjects are not even handed to the runner. They are split
+again, several times, into an inner training and a validation part. A learner with every setting of
+its method's grid (a trial) is trained on the former and scored on the latter. The setting with the
+highest AAA there is frozen for all orders; ties go to the lower Brier score, then to the default.
+Where many seeds test nearly everybody, tune on sites that are not tested at all
+(paper/experiments/tune_development.toml).
 """
 
 import json
@@ -50,36 +51,40 @@ N_ORDERS = 2
 N_SITES = 2
 DATA = "training_parts.npz"
 Settings = dict[str, Any]
-# with a budget: times the model's own rate, weight decay, epochs
+# what a budget tries beside the strengths: multiples of the model's own rate, weight decays, epochs
 RATES = (1.0, 0.3, 3.0)
 DECAYS = (2e-4, 1e-2)
 EPOCHS = (100, 50, 200)
 
 
-# -- what it tries: grids.toml, and more with a budget --------------------------------------------
+# -- settings to try: grids.toml, and more with a budget -------------------------------------------
 def grid_of(method: Component) -> list[Settings]:
-    """Return settings to try, the default first; none where a method has nothing to choose."""
+    """Return the settings of a method to try, the default first; [{}] if its grid is empty.
+
+    Grids are in grids.toml. Of FORGE one loss weight is changed at a time; for other methods
+    all combinations are listed.
+    """
     text = files("fcforge.evaluation").joinpath("grids.toml").read_text()
-    said = tomllib.loads(text).get(method.name, {})
-    if "settings" in said:
-        return said["settings"]
+    grid = tomllib.loads(text).get(method.name, {})
+    if "settings" in grid:
+        return grid["settings"]
     if method.name == "forge":  # one weight at a time
         lambdas = LAMBDAS[method.params.get("lambdas", "asd")]
-        default = dict(zip(said, lambdas, strict=True))
-        moved = []
-        for name, values in said.items():
-            moved += [{**default, name: value} for value in values]
+        default = dict(zip(grid, lambdas, strict=True))
+        changed = []
+        for name, values in grid.items():
+            changed += [{**default, name: value} for value in values]
     else:
-        default = said.pop("default", {})
-        crossed = product(*said.values())
-        moved = [dict(zip(said, row, strict=True)) for row in crossed]
-    return [default, *(settings for settings in moved if settings != default)]
+        default = grid.pop("default", {})
+        crossed = product(*grid.values())
+        changed = [dict(zip(grid, row, strict=True)) for row in crossed]
+    return [default, *(settings for settings in changed if settings != default)]
 
 
 def candidates(
     learner: LearnerSpec, budget: int = 0, stated: Collection[str] = ()
 ) -> list[LearnerSpec]:
-    """Return the learner with every setting of its method's grid; nothing if there is no choice.
+    """Return copies of a learner with every setting of its method's grid.
 
     Settings that the config states stay as they are. Only the other fields of the grid are searched.
 
@@ -87,68 +92,75 @@ def candidates(
     ----------
     learner : LearnerSpec
     budget : int
-        Number of settings of everything that can be chosen (times the model's own rate, weight
-        decay, epochs, strength), drawn at random: the default first, and the same for every
-        learner whose method has the same grid. 0 tries the grid of strengths.
+        Number of settings to try, with random combinations of strength, learning rate, weight
+        decay and epochs after the default: the same for every learner whose method has the same
+        grid. 0 tries the grid of strengths.
     stated : collection of str
         Training settings that the config states for all learners.
+
+    Returns
+    -------
+    list of LearnerSpec
+        The default first; empty if there is only one setting.
     """
     if pipeline_of(learner):  # an estimator's settings are its own
         return []
-    tried: dict[str, LearnerSpec] = {}
+    distinct: dict[str, LearnerSpec] = {}
     trainings = _trainings(learner, stated) if budget else [{}]
     for training, settings in product(trainings, grid_of(learner.method)):
-        params = _kept(learner.method.params, settings)
-        own = _kept(learner.training, training)
+        params = _with_defaults(learner.method.params, settings)
+        training_settings = _with_defaults(learner.training, training)
         method = replace(learner.method, params=params)
-        made = replace(learner, method=method, training=own)
-        tried.setdefault(repr((sorted(params.items()), own)), made)
-    first, *others = tried.values()
+        candidate = replace(learner, method=method, training=training_settings)
+        distinct.setdefault(
+            repr((sorted(params.items()), training_settings)), candidate
+        )
+    first, *further = distinct.values()
     if budget:
         rng = numpy_rng(0, "tuning budget", learner.method.name)
-        drawn = rng.permutation(len(others))[: budget - 1].tolist()
-        others = [others[k] for k in drawn]
-    return [first, *others] if others else []
+        drawn = rng.permutation(len(further))[: budget - 1].tolist()
+        further = [further[k] for k in drawn]
+    return [first, *further] if further else []
 
 
-def _kept(said: Mapping[str, Any], offered: Settings) -> Settings:
-    """Return the given settings, and those offered settings that were not given."""
-    beside = {name: value for name, value in offered.items() if name not in said}
-    return {**said, **beside}
+def _with_defaults(stated: Mapping[str, Any], offered: Settings) -> Settings:
+    """Return the stated settings, completed by the offered ones; a stated value wins."""
+    further = {name: value for name, value in offered.items() if name not in stated}
+    return {**stated, **further}
 
 
 def _trainings(learner: LearnerSpec, stated: Collection[str]) -> list[Settings]:
-    """Return rates, weight decays and epochs to try that are not stated by the config.
+    """Return combinations of rate, weight decay and epochs, without those the config states.
 
-    Nothing is tried where no network is trained.
+    A method that trains no network has one, the empty one.
     """
     if not METHODS[learner.method.name].fits:
         return [{}]
     rate = MODELS[learner.model.name].lr
-    tried = []
+    combinations = []
     for times, decay, epochs in product(RATES, DECAYS, EPOCHS):
         settings = {"lr": times * rate, "weight_decay": decay, "epochs": epochs}
-        tried.append({k: v for k, v in settings.items() if k not in stated})
-    return tried
+        combinations.append({k: v for k, v in settings.items() if k not in stated})
+    return combinations
 
 
 def stated_training(experiment: Experiment) -> set[str]:
-    """Return the training settings of an experiment that its config states, or that are changed."""
+    """Return names of the training settings that a config states or that differ from their defaults."""
     return {*experiment.training_stated, *identity(experiment.training)}
 
 
 # -- trials ---------------------------------------------------------------------------------------
 def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return first two sites of two random orders, the same on every machine."""
+    """Return the first two sites of two random orders, the same on every machine."""
     if len(sites) < N_SITES:
         raise ConfigError(
             "tuning needs two sites.", do=f"The dataset has: {', '.join(sites)}."
         )
-    every = list(permutations(sites, N_SITES))
+    orders = list(permutations(sites, N_SITES))
     rng = numpy_rng(0, "tune", *sites)
-    n = min(N_ORDERS, len(every))
-    chosen = rng.choice(len(every), n, replace=False)
-    return tuple(every[i] for i in np.sort(chosen))
+    n = min(N_ORDERS, len(orders))
+    chosen = rng.choice(len(orders), n, replace=False)
+    return tuple(orders[i] for i in np.sort(chosen))
 
 
 def training_parts(
@@ -161,19 +173,19 @@ def training_parts(
             tested |= {(name, who) for who in site.subject_ids["test"]}
     people = zip(cohort.site.tolist(), cohort.subject_id.tolist(), strict=True)
     keep = np.array([who[0] in names and who not in tested for who in people])
-    left = cohort.select(keep)
-    few = []
+    untested = cohort.select(keep)
+    too_small = []
     for name in names:
-        y = left.y[left.site == name]
+        y = untested.y[untested.site == name]
         if min(np.bincount(y, minlength=2)) < 5:
-            few.append(name)
-    if few:
+            too_small.append(name)
+    if too_small:
         raise ConfigError(
-            f"fewer than 5 of a class are left to tune on at {', '.join(few)}, once the test "
+            f"fewer than 5 of a class are left to tune on at {', '.join(too_small)}, once the test "
             f"subjects of the config's seeds ({len(experiment.seeds)}) are cut away.",
             do="Tune on sites that are not tested, or set fewer seeds.",
         )
-    return left
+    return untested
 
 
 def inner_experiment(
@@ -182,34 +194,44 @@ def inner_experiment(
     """Return the trials as an experiment whose "test" part is the validation part.
 
     Leaks are off: they would let a method look at the part it is chosen on.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    sites : sequence of str
+        All sites of the dataset.
+    repeats : int
+        Number of splits into inner training and validation part.
+    budget : int
+        As in `candidates`.
     """
-    tried = []
+    trials = []
     for learner in experiment.learners:
         for k, candidate in enumerate(
             candidates(learner, budget, stated_training(experiment))
         ):
-            tried.append(replace(candidate, title=f"{learner.title} #{k}"))
-    if not tried:
+            trials.append(replace(candidate, title=f"{learner.title} #{k}"))
+    if not trials:
         raise ConfigError("no learner of this config has anything to tune.")
     if experiment.val_fraction == 0:
         raise ConfigError(
             "tuning needs a validation part.", do="Set val_fraction = 0.2."
         )
-    small = replace(
+    reduced = replace(
         experiment,
         orders=first_sites(sites),
         seeds=tuple(range(repeats)),
         folds=0,
         visits=1,
     )
-    honest = replace(small, leaks=Leaks(), test_fraction=experiment.val_fraction)
-    return replace(honest, title=f"tuning: {experiment.title}", learners=tuple(tried))
+    honest = replace(reduced, leaks=Leaks(), test_fraction=experiment.val_fraction)
+    return replace(honest, title=f"tuning: {experiment.title}", learners=tuple(trials))
 
 
 def prepare_tuning(
     experiment: Experiment, folder: Path, repeats: int, budget: int = 0
 ) -> Prepared:
-    """Cut the training parts out, write them into the folder, plan the trials."""
+    """Write the subjects to tune on into the folder, and plan the trials on them."""
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
     inner = inner_experiment(experiment, cohort.site_names, repeats, budget)
@@ -224,7 +246,13 @@ def prepare_tuning(
 def judge_trials(
     experiment: Experiment, results: RunResults, budget: int
 ) -> pd.DataFrame:
-    """Return the validation scores of every setting of every learner (NaN if it diverged)."""
+    """Return the validation scores of every trial.
+
+    Returns
+    -------
+    DataFrame
+        Columns learner (its title), candidate (`LearnerSpec`), aaa and brier; NaN if it diverged.
+    """
     by_title = by_learner(results)
     rows = []
     for learner in experiment.learners:
@@ -260,7 +288,7 @@ def tune(
     progress: Progress = lambda done, total, last: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Tune the learners of an experiment, and write and return those that were tuned as TOML.
+    """Tune the learners of an experiment and write the chosen settings as TOML.
 
     Parameters
     ----------
@@ -270,12 +298,19 @@ def tune(
     place : Place
         Where to train.
     repeats : int
-        Times the training parts are cut into inner training and validation part.
+        Number of splits into inner training and validation part.
     budget : int
-        Settings tried per learner, the same for all, of rate, weight decay, epochs and strength
-        together; 0 tries each method's grid of strengths.
-    progress, say : callable
-        Told how many trainings are done, and what is tried.
+        Settings tried per learner, of rate, weight decay, epochs and strength together; 0 tries
+        each method's grid of strengths.
+    progress : callable
+        Called with the number of finished and of all trainings, and the last one.
+    say : callable
+        Called with messages about the progress.
+
+    Returns
+    -------
+    str
+        Contents of ``tuned.toml``: the tuned learners as ``[[learner]]`` tables.
     """
     prepared = prepare_tuning(experiment, folder, repeats, budget)
     inner = prepared.experiment
@@ -293,38 +328,38 @@ def tune(
 
 # -- text ----------------------------------------------------------------------------------------
 def toml_value(value: Any) -> str:
-    """Return a plain value as TOML; strings as JSON writes them, which TOML reads alike."""
+    """Return a plain value as TOML; strings are written as in JSON, which TOML reads as well."""
     if isinstance(value, Mapping):
-        inside = ", ".join(
+        items = ", ".join(
             f"{k} = {toml_value(v)}" for k, v in value.items() if v is not None
         )
-        return f"{{ {inside} }}"
+        return f"{{ {items} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     return json.dumps(value)
 
 
 def learner_toml(learner: LearnerSpec) -> str:
-    """Return a ``[[learner]]`` table."""
-    said: dict[str, Any] = {"title": learner.title}
+    """Return a learner as a ``[[learner]]`` table."""
+    table: dict[str, Any] = {"title": learner.title}
     for kind in ("method", "model", "generator"):
         if part := getattr(learner, kind):
-            said[kind] = {"name": part.name, **part.params}
+            table[kind] = {"name": part.name, **part.params}
     if learner.training:
-        said["training"] = learner.training
+        table["training"] = learner.training
     if not learner.base_model:
-        said["base_model"] = False
-    lines = [f"{name} = {toml_value(value)}" for name, value in said.items()]
+        table["base_model"] = False
+    lines = [f"{name} = {toml_value(value)}" for name, value in table.items()]
     return "\n".join(["[[learner]]", *lines])
 
 
 def as_toml(trials: pd.DataFrame, orders: Sequence[str], repeats: int) -> str:
-    """Return frozen learners, each with how it was chosen."""
-    how = f"# orders {', '.join(orders)}; inner cuts: {repeats}."
+    """Return the best trial of each learner as TOML, with comments on how it was chosen."""
+    origin = f"# orders {', '.join(orders)}; inner cuts: {repeats}."
     head = (
         "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
     )
-    blocks = [f"{head}\n{how}"]
+    blocks = [f"{head}\n{origin}"]
     for best in best_trials(trials).itertuples():
         tried = trials[trials["learner"] == best.learner]
         default = f"(default {tried['aaa'].iloc[0]:.3f})"
@@ -334,11 +369,11 @@ def as_toml(trials: pd.DataFrame, orders: Sequence[str], repeats: int) -> str:
 
 
 def as_csv(trials: pd.DataFrame) -> str:
-    """Return every trial: learner, settings, validation AAA and Brier score, whether it was chosen."""
+    """Return all trials as CSV: learner, settings, validation AAA and Brier score, chosen (0 or 1)."""
     settings = []
     for candidate in trials["candidate"]:
-        both = {**candidate.method.params, **candidate.training}
-        settings.append(json.dumps(both, sort_keys=True))
+        all_settings = {**candidate.method.params, **candidate.training}
+        settings.append(json.dumps(all_settings, sort_keys=True))
     best = trials.index.isin(best_trials(trials).index).astype(int)
     table = trials.drop(columns="candidate").assign(chosen=best)
     table.insert(1, "settings", settings)

@@ -28,9 +28,17 @@ NEW_SITE = "a further site"
 
 
 def zero_shot(full: np.ndarray) -> np.ndarray:
-    """Return the mean over the sites not yet learned: (..., T + 1, T) -> (..., T).
+    """Return the mean value at the sites that are not learned yet, after 0 to T - 1 sites.
 
-    Entry k is after k sites, k = 0 being the untrained network.
+    Parameters
+    ----------
+    full : ndarray of shape (..., T + 1, T)
+        Values of T sites (columns, in order of arrival) before training and after each site.
+
+    Returns
+    -------
+    ndarray of shape (..., T)
+        Entry k is after k sites, k = 0 being the untrained network.
     """
     n = full.shape[-1]
     means = [full[..., k, k:].mean(-1) for k in range(n)]
@@ -38,38 +46,47 @@ def zero_shot(full: np.ndarray) -> np.ndarray:
 
 
 def leave_one_out(runs: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
-    """Return the value at each site just before it was learned last, all others having been learned."""
-    found = {}
+    """Return the value at each site after all other sites were learned and it was not.
+
+    It is read from the runs whose order ends with the site, at their last stage but one. A site
+    at which no order ends is missing.
+    """
+    by_site = {}
     for site in runs[0].sites:
-        last = []
+        runs_ending_here = []
         for run in runs:
             order = run.spec.order
             if order[-1] == site and len(order) > 1:
-                last.append(run)
-        if last:
-            found[site] = at_site(last, site, metric, stage=-2)
-    return found
+                runs_ending_here.append(run)
+        if runs_ending_here:
+            by_site[site] = at_site(runs_ending_here, site, metric, stage=-2)
+    return by_site
 
 
 def unseen_tables(results: RunResults, metric: str = "accuracy") -> list[Study]:
-    """Return zero-shot values after k sites, and leave-one-site-out by site.
+    """Return two tables of values at sites that were not learned.
 
-    The last column is what a further site may expect: its interval is over sites, those of the
-    others over people.
+    The first holds zero-shot values after k sites. The second holds leave-one-site-out values by
+    site; its last column is what a further site may expect: its interval is over sites, those of
+    the other columns over people.
     """
     title = metric_named(metric).title
-    curve = {}
-    out = {}
+    zero_shot_rows = {}
+    left_out_rows = {}
     for learner, runs in finite_runs(results).items():
-        whole = longest_orders(runs)
-        found = estimates(whole, *bootstrap(whole, metric, zero_shot))
-        after = enumerate(found[1:], start=1)  # not of the untrained network
-        curve[learner] = {f"after {counted(k, 'site')}": e for k, e in after}
-        out[learner] = leave_one_out(whole, metric)
-        out[learner][NEW_SITE] = further_site(out[learner])
+        complete = longest_orders(runs)
+        by_stage = estimates(complete, *bootstrap(complete, metric, zero_shot))
+        learned_stages = enumerate(
+            by_stage[1:], start=1
+        )  # without the untrained network
+        zero_shot_rows[learner] = {
+            f"after {counted(k, 'site')}": e for k, e in learned_stages
+        }
+        left_out_rows[learner] = leave_one_out(complete, metric)
+        left_out_rows[learner][NEW_SITE] = further_site(left_out_rows[learner])
     zero_title = f"Zero-shot {title}: mean over the sites not learned yet [95 %]"
-    left_out = f"Leave-one-site-out {title}: all other sites learned [95 %]"
-    return [Study(zero_title, curve), Study(left_out, out)]
+    left_out_title = f"Leave-one-site-out {title}: all other sites learned [95 %]"
+    return [Study(zero_title, zero_shot_rows), Study(left_out_title, left_out_rows)]
 
 
 def unseen_of(folder: Path, metric: str = "accuracy") -> list[Study]:

@@ -1,4 +1,4 @@
-"""Measure what synthetic subjects are worth to a classifier that is trained on them."""
+"""Accuracy of classifiers that are trained on synthetic subjects and tested on real ones."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -35,10 +35,9 @@ METRICS = {
 }
 
 
-# -- what synthetic subjects are worth to a classifier -------------------------------------------
 @dataclass(frozen=True)
 class Task:
-    """Train a classifier on `train`, score `test`; equal `seed` means an equal start."""
+    """One classifier to train on `train` and to test on `test`; `seed` decides its initial weights."""
 
     train: FCBatch
     test: FCBatch
@@ -46,7 +45,10 @@ class Task:
 
 
 def linear_scores(task: Task) -> np.ndarray:
-    """Return P(patient) by ridge regression on standardised Fisher-z edges (score + 1) / 2."""
+    """Return P(patient) of the test subjects, (score + 1) / 2 of a ridge regression.
+
+    Its features are standardised Fisher-z edges, its target is -1 for controls and 1 for patients.
+    """
     x = fisher_z(edges(task.train.fc))
     query = fisher_z(edges(task.test.fc))
     score = measures.ridge_scores(x, task.train.y, query, RIDGE_PER_SUBJECT)
@@ -61,7 +63,8 @@ def network_scores(
 ) -> list[np.ndarray]:
     """Return P(patient) of every task's test subjects after training `model` on its training set.
 
-    On a GPU tasks of equal size train side by side as lanes; on a CPU one after another.
+    On a GPU several tasks of equal size are trained at once, as lanes (a lane is one training run);
+    on a CPU one after another.
     """
     groups: dict[int, list[int]] = defaultdict(list)
     for i, task in enumerate(tasks):
@@ -82,6 +85,7 @@ def _train_together(
     training: Training,
     device: torch.device | str,
 ) -> list[np.ndarray]:
+    """Return P(patient) of each task's test subjects; the tasks have equally many training subjects."""
     n_rois = tasks[0].train.n_rois
     learner = Learner(Finetune(), build("model", model, MODELS, n_rois=n_rois))
     loader = SiteLoader(str(device))
@@ -90,9 +94,9 @@ def _train_together(
         view = loader.show(f"judge {i}", task.train, task.seed)
         lane = start_lane(learner, task.seed, device)
         jobs.append(Job(lane, view, task.seed, ("judge",)))
-    done = learn_site(learner, jobs, loader.bank, training)
+    trained_lanes = learn_site(learner, jobs, loader.bank, training)
     scores = []
-    for lane, task in zip(done, tasks, strict=True):
+    for lane, task in zip(trained_lanes, tasks, strict=True):
         with torch.no_grad():
             inputs = learner.model.prepare(task.test.fc.to(device))
             logits = learner.method.logits(learner.model, lane, inputs)
@@ -106,14 +110,29 @@ def classify(
     training: Training,
     device: torch.device | str = "cpu",
 ) -> list[dict[str, float]]:
-    """Return ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
+    """Return accuracy, precision, recall, F1 and AUROC of a classifier in every task.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+    classifier : str
+        ``linear`` is ridge regression in closed form; any other name is a model of fcforge.
+    training : Training
+        Settings of the networks' training.
+    device : torch.device or str
+
+    Returns
+    -------
+    list of dict
+        One per task, with the keys of `METRICS`.
+    """
     if classifier == "linear":
         scores = [linear_scores(t) for t in tasks]
     else:
         scores = network_scores(tasks, Component(classifier), training, device)
-    found = []
+    results = []
     for score, task in zip(scores, tasks, strict=True):
         y = task.test.y.cpu().numpy()
         numbers = {k: cell_values(score, y, name) for k, name in METRICS.items()}
-        found.append({k: float(value) for k, value in numbers.items()})
-    return found
+        results.append({k: float(value) for k, value in numbers.items()})
+    return results

@@ -1,4 +1,4 @@
-"""`fcforge judge`: a config in, all generators judged on all sites; the same call again goes on."""
+"""`fcforge judge`: evaluate the generators of a config on all sites; a repeated call continues."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ REFERENCES: Mapping[str, Component | None] = {
 
 @dataclass(frozen=True)
 class JudgeConfig(Checked):
-    """All of a config file that judges."""
+    """Contents of a config file of `fcforge judge`."""
 
     dataset: Mapping[str, Any] = field(default_factory=dict)
     generator: tuple[Mapping[str, Any], ...] = ()
@@ -63,7 +63,11 @@ class JudgeConfig(Checked):
 
 
 def portrait(batch: FCBatch) -> tuple[np.ndarray, ...]:
-    """Return the most typical control and patient (nearest to the class mean), edge means, spectrum."""
+    """Return the arrays of one row of `Portraits`.
+
+    These are the FC (R, R) of the control and of the patient nearest to their class mean, the mean
+    of each edge (E,), and the mean eigenvalues (R,).
+    """
     e = edges(batch.fc)
     means = class_means(e, batch.y)
     typical = []
@@ -72,18 +76,23 @@ def portrait(batch: FCBatch) -> tuple[np.ndarray, ...]:
         distance = (e[members] - means[label]).norm(dim=1)
         nearest = members[distance.argmin()]
         typical.append(batch.fc[nearest])
-    shown = (*typical, e.mean(0), spectrum(batch.fc).float())
-    return tuple(x.detach().cpu().numpy() for x in shown)
+    arrays = (*typical, e.mean(0), spectrum(batch.fc).float())
+    return tuple(x.detach().cpu().numpy() for x in arrays)
 
 
 def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Component]:
-    """Return generators by title; what is not a row's name or title is a setting."""
+    """Return the generators of ``[[generator]]`` tables by title.
+
+    `name` and `title` are read from a table; all its other entries are settings of the generator.
+    """
     titles = []
     components = []
     for number, table in enumerate(tables):
-        said = dict(table)
-        title = said.pop("title", "")
-        component = read_component(said, "generator", f"{where}: generator {number}")
+        settings = dict(table)
+        title = settings.pop("title", "")
+        component = read_component(
+            settings, "generator", f"{where}: generator {number}"
+        )
         make_generator(component)
         titles.append(str(title or component.name))
         components.append(component)
@@ -100,34 +109,39 @@ def judge_config(
     *,
     allow_code: bool = True,
 ) -> list[str]:
-    """Judge the generators of a config file on all its sites and seeds; returns what collapsed.
+    """Judge the generators of a config file on all its sites and seeds.
 
     Parameters
     ----------
     path : path
         TOML with ``[judge]``, ``[dataset]``, ``[training]`` and ``[[generator]]`` tables.
     overrides : sequence of str
-        ``a.b=c``.
+        Settings that replace those of the file, as ``a.b=c``.
     out : Path
         Folder for ``records.json``, ``portraits.npz`` (`read_judgement`) and fitted generators,
-        which the same call again takes up.
+        which a repeated call reuses.
     device : str
     say : callable
-        Told what is going on.
+        Called with messages about the progress.
     allow_code : bool
         Whether a dataset may be imported from a module beside the config.
+
+    Returns
+    -------
+    list of str
+        A sentence for every generator that collapsed.
     """
-    asked: JudgeConfig = make(JudgeConfig, read_config(path, overrides), str(path))
-    if not asked.generator:
+    config: JudgeConfig = make(JudgeConfig, read_config(path, overrides), str(path))
+    if not config.generator:
         raise ConfigError("[[generator]] is missing.", where=path)
-    check_names("model", [*asked.judge.classifiers, *asked.judge.augment], MODELS)
-    rows = {**REFERENCES, **_rows(asked.generator, str(path))}
-    dataset = resolve_dataset(asked.dataset, Path(path), allow_code=allow_code)
+    check_names("model", [*config.judge.classifiers, *config.judge.augment], MODELS)
+    rows = {**REFERENCES, **_rows(config.generator, str(path))}
+    dataset = resolve_dataset(config.dataset, Path(path), allow_code=allow_code)
     cohort = load_dataset(dataset)
-    names = asked.judge.sites or cohort.site_names
+    names = config.judge.sites or cohort.site_names
     require_valid(cohort.select_sites(names))
-    panel = replace(asked.judge, sites=tuple(names))
-    judge_run = JudgeRun(rows, panel, asked.training, cohort, out, device, say)
+    panel = replace(config.judge, sites=tuple(names))
+    judge_run = JudgeRun(rows, panel, config.training, cohort, out, device, say)
     records = judge_run.records()
     write_portraits(out, judge_run.portraits())
     return collapse_list(records)
@@ -135,7 +149,23 @@ def judge_config(
 
 @dataclass(frozen=True)
 class JudgeRun:
-    """Generators by row, how they are judged, people, and where to work."""
+    """One call of `fcforge judge`.
+
+    Attributes
+    ----------
+    rows : mapping of str to Component or None
+        Generators by the title of their row; None stands for the real subjects.
+    panel : Panel
+        Sites, seeds and classifiers.
+    training : Training
+        Settings of the classifiers' training.
+    cohort : Cohort
+    out : Path
+        Folder of the results.
+    device : str
+    say : callable
+        Called with messages about the progress.
+    """
 
     rows: Mapping[str, Component | None]
     panel: Panel
@@ -146,28 +176,29 @@ class JudgeRun:
     say: Say
 
     def records(self) -> list[dict[str, Any]]:
-        """Return records of all sites; those that are in the folder already are not made again."""
-        # All that records depend on, but the sites: another stamp, and they are made anew.
-        how = replace(self.panel, title="", sites=())
+        """Return the records of all sites, computing those that the folder does not hold yet."""
+        # The stamp holds everything but the sites that records depend on; if it differs from the
+        # stored one, all records are computed again.
+        panel = replace(self.panel, title="", sites=())
         people = self.cohort.content_sha256()
-        stamp = json.dumps([self.rows, how, self.training, people], default=asdict)
+        stamp = json.dumps([self.rows, panel, self.training, people], default=asdict)
         path = self.out / RECORDS
         stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        done = stored["sites"] if stored.get("stamp") == stamp else {}
-        waiting = [name for name in self.panel.sites if name not in done]
+        by_site = stored["sites"] if stored.get("stamp") == stamp else {}
+        missing = [name for name in self.panel.sites if name not in by_site]
         if self.device != "cpu":
-            self.fit_side_by_side(waiting)
+            self.fit_side_by_side(missing)
         for name in self.panel.sites:
-            if name in done:
+            if name in by_site:
                 self.say(f"{name}: already judged")
             else:
-                done[name] = self.judged(name)
-            kept = {"stamp": stamp, "title": self.panel.title, "sites": done}
-            write_text(path, json.dumps(kept))
-        return [record for site in done.values() for record in site]
+                by_site[name] = self.judge_site(name)
+            contents = {"stamp": stamp, "title": self.panel.title, "sites": by_site}
+            write_text(path, json.dumps(contents))
+        return [record for site in by_site.values() for record in site]
 
     def fit_side_by_side(self, sites: Sequence[str]) -> None:
-        """Fit the generators of some sites and all seeds as lanes, where a generator can do so."""
+        """Fit the generators for several sites and all seeds at once, as far as they support it."""
         for row, component in self.rows.items():
             generator = component and make_generator(component)
             if not generator or not generator.in_lanes():
@@ -183,33 +214,41 @@ class JudgeRun:
         """Folder of fitted generators."""
         return self.out / "generators"
 
-    def judged(self, name: str) -> list[dict[str, Any]]:
-        """Return records of all rows and seeds of one site."""
+    def judge_site(self, name: str) -> list[dict[str, Any]]:
+        """Judge all rows and seeds at one site and return a record of each."""
         records: list[dict[str, Any]] = []
         sets = []
         for seed in self.panel.seeds:
             train, test = self.split(name, seed)
             for row, component in self.rows.items():
-                fake, said = self.made(component, train, name, seed)
-                sets.append(JudgedSet(train, test, fake, seed, said))
-                place = {"site": name, "seed": seed, "row": row}
-                records.append({**place, "diagnostics": dict(said)})
-                self.say(f"{name} seed {seed} {row}: made")
-        found = judge_all(sets, self.panel, self.training, self.device)
-        for record, numbers in zip(records, found, strict=True):
+                synthetic, diagnostics = self.synthesise(component, train, name, seed)
+                sets.append(JudgedSet(train, test, synthetic, seed, diagnostics))
+                cell = {"site": name, "seed": seed, "row": row}
+                records.append({**cell, "diagnostics": dict(diagnostics)})
+                self.say(f"{name} seed {seed} {row}: synthetic subjects drawn")
+        results = judge_all(sets, self.panel, self.training, self.device)
+        for record, numbers in zip(records, results, strict=True):
             record["numbers"] = numbers
         return records
 
     def split(self, name: str, seed: int) -> tuple[FCBatch, FCBatch]:
-        """Return a site's subjects that generators learn from, and those held out."""
+        """Return the subjects of a site that generators learn from, and the held-out ones."""
         site = split_site(self.cohort, name, seed)
         train = site.learning(with_val=True)
         return train.to(self.device), site.test.to(self.device)
 
-    def made(
+    def synthesise(
         self, component: Component | None, train: FCBatch, name: str, seed: int
     ) -> tuple[FCBatch, Mapping[str, Any]]:
-        """Return synthetic subjects and the generator's diagnostics; without one those it would learn."""
+        """Fit a generator on `train` and draw from it.
+
+        Returns
+        -------
+        synthetic : FCBatch
+            Synthetic subjects; `train` itself if `component` is None, the row of real subjects.
+        diagnostics : mapping
+            Values by which the generator describes its training; empty for real subjects.
+        """
         if component is None:
             return train, {}
         generator = make_generator(component)
@@ -219,15 +258,17 @@ class JudgeRun:
         return generator.sample(state, y, rng), generator.diagnostics(state)
 
     def portraits(self) -> Portraits:
-        """Return what the figures show of the first site and seed, real subjects first."""
+        """Return the data of the figures, from the first site and seed, real subjects first."""
         name = self.panel.sites[0]
         seed = self.panel.seeds[0]
         train, _ = self.split(name, seed)
-        made = []
+        row_portraits = []
         for component in self.rows.values():
-            made.append(portrait(self.made(component, train, name, seed)[0]))
+            row_portraits.append(
+                portrait(self.synthesise(component, train, name, seed)[0])
+            )
         atlas = atlas_of_names(self.cohort.roi_names)
         systems = np.array(atlas.systems if atlas else (), dtype=np.str_)
-        columns = map(np.stack, zip(*made, strict=True))
-        where = np.array(f"Site {name}, seed {seed}.")
-        return Portraits._make([np.array(list(self.rows)), *columns, systems, where])
+        columns = map(np.stack, zip(*row_portraits, strict=True))
+        caption = np.array(f"Site {name}, seed {seed}.")
+        return Portraits._make([np.array(list(self.rows)), *columns, systems, caption])

@@ -1,6 +1,6 @@
-"""Whether synthetic FC matrices are valid, look like real ones, and can be told apart from them.
+"""Measures of synthetic FC: validity, likeness to real FC, and how well the two can be separated.
 
-Functions of FC (n, R, R) and diagnoses (n,); no classifier of the diagnosis is trained here.
+Functions of FC (n, R, R), n subjects by R ROIs, and diagnoses (n,). No classifier of the diagnosis is trained.
 """
 
 import numpy as np
@@ -21,8 +21,8 @@ PSD_TOLERANCE = 5e-3
 
 def correlation(a: Tensor, b: Tensor) -> float:
     """Return Pearson correlation of two vectors; NaN when one is constant."""
-    both = torch.stack([a, b]).double()
-    return float(torch.corrcoef(both)[0, 1])
+    vectors = torch.stack([a, b]).double()
+    return float(torch.corrcoef(vectors)[0, 1])
 
 
 def validity(fc: Tensor) -> dict[str, float]:
@@ -35,7 +35,14 @@ def validity(fc: Tensor) -> dict[str, float]:
 
 
 def moments(train: FCBatch, synthetic: FCBatch) -> dict[str, float]:
-    """Return edge means and within-class variances against the subjects the generator learnt from."""
+    """Compare edge means and within-class variances with those of the generator's training subjects.
+
+    Returns
+    -------
+    dict
+        ``edge_mean_r``, the correlation of the mean edges; ``variance_ratio`` and ``sd_ratio``,
+        synthetic over real, averaged over edges.
+    """
     real = edges(train.fc)
     fake = edges(synthetic.fc)
     var_real = within_class_variance(real, train.y)
@@ -48,9 +55,14 @@ def moments(train: FCBatch, synthetic: FCBatch) -> dict[str, float]:
 
 
 def class_effect(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> dict[str, float]:
-    """Return the class difference: correlation with the held-out one, size over that of the training part.
+    """Compare the difference between patients and controls with the real one.
 
-    NaN where a class is missing.
+    Returns
+    -------
+    dict
+        ``class_difference_r``, its correlation with that of held-out subjects;
+        ``class_difference_norm``, its norm over that of the training subjects. NaN where a class
+        is missing.
     """
     fake = class_difference(synthetic)
     size = fake.norm() / class_difference(train).norm()
@@ -74,7 +86,10 @@ def spectrum(fc: Tensor) -> Tensor:
 
 
 def matched_density(fc: Tensor, density: float = 0.15) -> Tensor:
-    """Keep the strongest `density` of every subject's edges; weights (n, R, R), rest 0."""
+    """Return graphs (n, R, R) of each subject's strongest edges; all other entries are 0.
+
+    `density` is the share of the edges that is kept, equal for all subjects.
+    """
     e = edges(fc)
     keep = max(1, round(density * e.shape[1]))
     limit = e.topk(keep, dim=1).values[:, -1]
@@ -105,7 +120,7 @@ def topology(fc: Tensor, density: float = 0.15) -> dict[str, Tensor]:
 
 
 def _efficiency(a: Tensor) -> Tensor:
-    """Return the mean 1/d over pairs; unreachable pairs count 0."""
+    """Return the mean inverse path length (n,) over ROI pairs of 0/1 graphs; unreachable pairs count 0."""
     rois = a.shape[-1]
     graphs = a.cpu().numpy()
     steps = np.stack([shortest_path(graph, unweighted=True) for graph in graphs])
@@ -115,6 +130,7 @@ def _efficiency(a: Tensor) -> Tensor:
 
 
 def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
+    """Return Newman's modularity Q (n,) of 0/1 graphs a (n, R, R), cut in two by the leading eigenvector."""
     edges2 = degree.sum(-1).clamp_min(1.0)
     expected = degree[:, :, None] * degree[:, None, :] / edges2[:, None, None]
     b = a - expected
@@ -130,7 +146,7 @@ def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
 
 
 def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
-    """Return spectrum distance and topology distances of two sets of FC matrices."""
+    """Return distances of two sets of FC in mean spectrum and in each measure of `topology`."""
     distance = (spectrum(fc) - spectrum(reference)).abs()
     out = {"spectrum_distance": float(distance.mean())}
     real = topology(reference)
@@ -144,17 +160,19 @@ def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
 
 # -- two samples ---------------------------------------------------------------------------------
 def embed(reference: Tensor, fc: Tensor, dimensions: int = 50) -> tuple[Tensor, Tensor]:
-    """Return both sets of FC in at most `dimensions` principal axes of their union (Fisher z).
+    """Return the coordinates (n, k), (m, k) of two sets of FC on the principal axes of their union.
+
+    Axes are those of the Fisher-z edges; there are k of them, `dimensions` at most.
 
     In the 6,670 raw dimensions neighbour-based measures mislead (generators.md 3.2). The union
     treats both sets alike; axes of one set would favour it.
     """
     a = fisher_z(edges(reference)).double()
     b = fisher_z(edges(fc)).double()
-    both = torch.cat([a, b])
-    both = both - both.mean(0)
-    values, vectors = torch.linalg.eigh(both @ both.T)
-    k = min(dimensions, both.shape[0] - 1)
+    union = torch.cat([a, b])
+    union = union - union.mean(0)
+    values, vectors = torch.linalg.eigh(union @ union.T)
+    k = min(dimensions, union.shape[0] - 1)
     lengths = values[-k:].clamp_min(0.0).sqrt()
     scores = vectors[:, -k:] * lengths
     return scores[: len(a)], scores[len(a) :]
@@ -163,16 +181,29 @@ def embed(reference: Tensor, fc: Tensor, dimensions: int = 50) -> tuple[Tensor, 
 def mmd(
     a: Tensor, b: Tensor, rng: np.random.Generator, permutations: int = 200
 ) -> dict[str, float]:
-    """Return the unbiased squared maximum mean discrepancy with an RBF of median width; permutation p.
+    """Return the squared maximum mean discrepancy of two samples and its permutation p-value.
+
+    It is the unbiased estimate with a Gaussian kernel whose width is the median distance.
+
+    Parameters
+    ----------
+    a, b : Tensor of shape (n, p) and (m, p)
+    rng : numpy Generator
+    permutations : int
+
+    Returns
+    -------
+    dict
+        ``mmd2`` and ``mmd_p``.
 
     References
     ----------
     Gretton et al., A kernel two-sample test, JMLR 2012.
     """
-    both = torch.cat([a, b])
-    squared = torch.cdist(both, both).square()
-    apart = squared[squared > 0]
-    width = apart.median() if len(apart) else squared.new_ones(())
+    pooled = torch.cat([a, b])
+    squared = torch.cdist(pooled, pooled).square()
+    positive = squared[squared > 0]
+    width = positive.median() if len(positive) else squared.new_ones(())
     kernel = torch.exp(-squared / width).cpu().numpy()
     np.fill_diagonal(kernel, 0.0)
     n = len(a)
@@ -197,14 +228,18 @@ def mmd(
 def ridge_scores(
     x: Tensor, target: Tensor, query: Tensor, per_subject: float
 ) -> Tensor:
-    """Return ridge regression on standardised features, in its dual form; scores of `query` (m,).
+    """Return the scores (m,) of `query` by ridge regression on standardised features.
+
+    It is solved in its dual form, as there are fewer subjects than features.
 
     Parameters
     ----------
     x : Tensor of shape (n, p)
+        Features of n training subjects.
     target : Tensor of shape (n,)
-        0 / 1.
+        Their classes, 0 or 1, learned as -1 and 1.
     query : Tensor of shape (m, p)
+        Features of the subjects to score.
     per_subject : float
         Penalty divided by n, so that a larger training set is not regularised less.
     """
@@ -245,7 +280,15 @@ def classifier_test(
 
 
 def coverage(real: Tensor, fake: Tensor, k: int = 5) -> dict[str, float]:
-    """Return precision, recall (Kynkaanniemi 2019), density and coverage (Naeem 2020)."""
+    """Return precision, recall (Kynkaanniemi 2019), density and coverage (Naeem 2020).
+
+    Parameters
+    ----------
+    real, fake : Tensor of shape (n, p) and (m, p)
+        Real and synthetic subjects.
+    k : int
+        Neighbours within which two subjects count as alike.
+    """
     k = min(k, len(real) - 1, len(fake) - 1)
     among_real = torch.cdist(real, real)
     among_fake = torch.cdist(fake, fake)

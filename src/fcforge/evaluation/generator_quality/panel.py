@@ -1,6 +1,7 @@
-"""Generators judged: one synthetic set (`judge`), or many at once (`judge_all`).
+"""Judgement of generators: of one synthetic set (`judge`), or of many at once (`judge_all`).
 
-What synthetic subjects are worth to a classifier is found by training on them, or beside real ones.
+The value of synthetic subjects to a classifier is measured by training on them alone, or on them
+and real ones together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +32,11 @@ class Panel(Checked):
     title : str
     seeds : tuple of int
     sites : tuple of str
-        All where none is named.
+        Sites to judge on; all if empty.
     classifiers : tuple of str
-        For train-on-synthetic-test-on-real.
+        Classifiers trained on synthetic and tested on real subjects.
     augment : tuple of str
-        For 1:1 augmentation.
+        Classifiers trained on real subjects and as many synthetic ones.
     multiple : int
         Synthetic subjects per training subject (diagnoses as in the training part).
     """
@@ -49,9 +50,9 @@ class Panel(Checked):
 
 
 class JudgedSet(NamedTuple):
-    """A synthetic set beside the subjects it was learnt from and held-out ones.
+    """A synthetic set, the subjects that its generator was fitted on, and held-out ones.
 
-    The real row is its own training part: nothing is added to it.
+    In the row of real subjects `synthetic` is `train` itself.
     """
 
     train: FCBatch
@@ -62,7 +63,7 @@ class JudgedSet(NamedTuple):
 
     @property
     def augmented(self) -> FCBatch:
-        """Real subjects plus as many synthetic ones."""
+        """Real training subjects and as many synthetic ones; without them in the row of real subjects."""
         if self.synthetic is self.train:
             return self.train
         as_many = slice(0, len(self.train))
@@ -75,18 +76,24 @@ def judge_all(
     training: Training,
     device: torch.device | str = "cpu",
 ) -> list[dict[str, Any]]:
-    """Return numbers of every set; classifiers of equal size are trained side by side on a GPU."""
+    """Judge many synthetic sets; on a GPU classifiers of equal size are trained at once.
+
+    Returns
+    -------
+    list of dict
+        One per set, as `judge` returns it.
+    """
     out: list[dict[str, Any]] = []
     for s in sets:
         numbers = judge_fidelity(s.train, s.test, s.synthetic, seed=s.seed)
         out.append({**numbers, "warnings": collapse_warnings(numbers, s.diagnostics)})
     alone = [Task(s.synthetic, s.test, s.seed) for s in sets]
-    beside = [Task(s.augmented, s.test, s.seed) for s in sets]
-    asked = [("tstr", model, alone) for model in panel.classifiers]
-    asked += [("aug", model, beside) for model in panel.augment]
-    for prefix, model, tasks in asked:
-        found = classify(tasks, model, training, device)
-        for record, numbers in zip(out, found, strict=True):
+    augmented = [Task(s.augmented, s.test, s.seed) for s in sets]
+    trainings = [("tstr", model, alone) for model in panel.classifiers]
+    trainings += [("aug", model, augmented) for model in panel.augment]
+    for prefix, model, tasks in trainings:
+        results = classify(tasks, model, training, device)
+        for record, numbers in zip(out, results, strict=True):
             record.update({f"{prefix}_{model}_{k}": v for k, v in numbers.items()})
     return out
 
@@ -101,7 +108,7 @@ def judge(
     seed: int = 0,
     diagnostics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Judge a synthetic set.
+    """Measure the validity, fidelity and use of a synthetic set.
 
     Parameters
     ----------
@@ -114,17 +121,17 @@ def judge(
     panel : Panel, optional
         Its classifiers and augmentation are used.
     training : Training, optional
-        Of the network classifiers.
+        Settings of the network classifiers' training.
     seed : int
-        Of subsampling and of classifiers.
+        Seed of subsampling and of the classifiers.
     diagnostics : mapping, optional
-        The generator's own; ``active_units`` of 0 is a collapse.
+        Values by which the generator describes its training; ``active_units`` of 0 is a collapse.
 
     Returns
     -------
     dict
         Numbers by name; ``tstr_<model>_<acc|pre|rec|f1|auc>``, ``aug_<model>_...``; and
-        ``warnings``, in what way it collapsed, if it did.
+        ``warnings``, a list of the ways in which the generator collapsed.
     """
     one = JudgedSet(real_train, real_test, synthetic, seed, diagnostics or {})
     return judge_all([one], panel or Panel(), training or Training())[0]
@@ -142,16 +149,16 @@ def judge_fidelity(
     """
     _check(real_train, real_test, synthetic)
     rng = numpy_rng(seed, "judge")
-    pick = rng.permutation(len(synthetic))[: len(real_train)]
-    picked = torch.from_numpy(pick).to(synthetic.fc.device)
-    some = synthetic.fc[picked]
-    dimensions = min(50, min(len(real_test), len(some)) // 2)
-    held, fake = measures.embed(real_test.fc, some, dimensions)
+    chosen = rng.permutation(len(synthetic))[: len(real_train)]
+    picked = torch.from_numpy(chosen).to(synthetic.fc.device)
+    synthetic_sample = synthetic.fc[picked]
+    dimensions = min(50, min(len(real_test), len(synthetic_sample)) // 2)
+    held, fake = measures.embed(real_test.fc, synthetic_sample, dimensions)
     return {
         **measures.validity(synthetic.fc),
         **measures.moments(real_train, synthetic),
         **measures.class_effect(real_train, real_test, synthetic),
-        **measures.shape_of_graphs(real_test.fc, some),
+        **measures.shape_of_graphs(real_test.fc, synthetic_sample),
         **measures.mmd(held, fake, rng),
         "c2st_auc": measures.classifier_test(held, fake, rng),
         **measures.coverage(held, fake),
@@ -161,16 +168,17 @@ def judge_fidelity(
 def collapse_warnings(
     numbers: Mapping[str, Any], diagnostics: Mapping[str, Any]
 ) -> list[str]:
-    """Return how a generator collapsed: no dependence on z, or almost no variance in a class."""
-    found = []
+    """Return the ways in which a generator collapsed: no active latent unit, no variance in a class."""
+    warnings = []
     if diagnostics.get("active_units") == 0:
-        found.append("no latent unit is active")
+        warnings.append("no latent unit is active")
     if numbers["variance_ratio"] < COLLAPSED_VARIANCE:
-        found.append("within-class edge variance is below a fifth of the real one")
-    return found
+        warnings.append("within-class edge variance is below a fifth of the real one")
+    return warnings
 
 
 def _check(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> None:
+    """Raise `DataError` if a set has fewer than four subjects or numbers that are not finite."""
     for name, batch in (
         ("training", train),
         ("held-out", test),

@@ -1,6 +1,7 @@
-"""What records of judged generators come to, and what the paper prints: 1:1 augmentation on ABIDE.
+"""Summary of the records of judged generators, and the paper's own numbers.
 
-The paper's numbers (appendix, ASD columns) stand in paper.csv.
+A record holds the numbers of one row (generator), site and seed. The paper's numbers are of 1:1
+augmentation on ABIDE (appendix, ASD columns); they are in paper.csv.
 """
 
 import json
@@ -23,9 +24,9 @@ from fcforge.core.files import whole_file
 
 Records = Sequence[Mapping[str, Any]]  # numbers of a row, site and seed each
 REAL = "real"
-FEWEST_SEEDS = 5  # a t interval over fewer is wider than anything it could say
+FEWEST_SEEDS = 5  # a t interval over fewer is too wide to be of use
 
-# What a metric can be, by the end of its name; an interval says nothing beyond that.
+# Range of a metric, by the end of its name; intervals are cut to it.
 SHARES = ("_acc", "_pre", "_rec", "_f1", "_auc", "_share", "precision", "recall")
 POSSIBLE = {
     (0.0, 1.0): (
@@ -52,9 +53,9 @@ def possible(metric: str) -> tuple[float, float]:
 def interval(
     values: Sequence[float], limits: tuple[float, float] = (-math.inf, math.inf)
 ) -> Estimate:
-    """Return the mean of independent values and its 95 % t interval, within what is possible.
+    """Return the mean of independent values and its 95 % t interval, cut to `limits`.
 
-    There is no interval from fewer than `FEWEST_SEEDS` values.
+    Values that are not finite are left out. There is no interval from fewer than `FEWEST_SEEDS`.
     """
     x = np.asarray(values, dtype=np.float64)
     x = x[np.isfinite(x)]
@@ -93,19 +94,20 @@ def summarise(records: Records) -> dict[str, dict[str, Estimate]]:
 def collapse_list(records: Records) -> list[str]:
     """Return a sentence for every collapsed generator: how often and in what way."""
     total = Counter(record["row"] for record in records)
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for record in records:
-        for what in record["numbers"]["warnings"]:
-            found[record["row"], what] += 1
+        for warning in record["numbers"]["warnings"]:
+            counts[record["row"], warning] += 1
     collapsed = []
-    for (row, what), n in found.items():
+    for (row, warning), n in counts.items():
         often = f"{n} of {total[row]} trainings (site, seed)"
-        collapsed.append(f"{row} COLLAPSED in {often}: {what}.")
+        collapsed.append(f"{row} COLLAPSED in {often}: {warning}.")
     return collapsed
 
 
 @cache
 def _printed() -> dict[tuple[str, str], str]:
+    """Return the paper's numbers by (classifier, row), those of a cell joined by slashes."""
     with (
         files("fcforge.evaluation.generator_quality")
         .joinpath("paper.csv")
@@ -120,16 +122,28 @@ def published(classifier: str, row: str) -> str:
     return _printed().get((classifier, row), "–")
 
 
-# -- what a judged folder holds ---------------------------------------------------------------
+# -- files of a judged folder -----------------------------------------------------------------
 RECORDS = "records.json"
 PORTRAITS = "portraits.npz"
 
 
 class Portraits(NamedTuple):
-    """What the figures need, one entry per row: an example of each class, means and spectrum.
+    """Data of the figures: arrays with one entry per row of the tables.
 
-    `where` says whose they are; `systems` names the brain system of every ROI and is empty where
-    the atlas is not known.
+    Attributes
+    ----------
+    rows : ndarray of shape (m,)
+        Titles of the m rows.
+    control, patient : ndarray of shape (m, R, R)
+        A typical FC matrix of each class.
+    edge_mean : ndarray of shape (m, E)
+        Mean of each edge.
+    spectrum : ndarray of shape (m, R)
+        Mean eigenvalues, largest first.
+    systems : ndarray of shape (R,)
+        Brain system of every ROI; empty where the atlas is not known.
+    where : ndarray of shape ()
+        Site and seed of the subjects, as a caption.
     """
 
     rows: np.ndarray
@@ -143,7 +157,7 @@ class Portraits(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """All that is shown of judged generators."""
+    """Contents of a folder of `fcforge judge`: records, and the data of the figures."""
 
     title: str
     records: Records
@@ -151,7 +165,7 @@ class Judgement:
 
 
 def write_portraits(folder: Path, portraits: Portraits) -> None:
-    """Keep what the figures show."""
+    """Write the data of the figures into the folder, whole or not at all."""
     with whole_file(folder / PORTRAITS) as part:
         np.savez_compressed(part, **portraits._asdict())
 

@@ -20,14 +20,14 @@ KNOWN = "likelihood ratio, site known"
 
 
 def distances(a: Array, b: Array, **how: Any) -> Array:
-    """Return distances (n, m) between the rows of a and b, as `scipy.spatial.distance.cdist`."""
+    """Return distances (n, m) between n rows of a and m of b; `how` is as in scipy's `cdist`."""
     from scipy.spatial.distance import cdist  # slow to import
 
     return cdist(a, b, **how)
 
 
 def correlations(a: Array, b: Array) -> Array:
-    """Return Pearson correlations (n, m) between the rows of a and b."""
+    """Return Pearson correlations (n, m) between n rows of a and m rows of b."""
 
     def unit(x: Array) -> Array:
         x = x - x.mean(1, keepdims=True)
@@ -38,14 +38,17 @@ def correlations(a: Array, b: Array) -> Array:
 
 
 def nearest_distance(x: Array, records: Array) -> Array:
-    """Return log of the distance to the closest record, floored at a millionth of the typical one."""
+    """Return the log distance (n,) of each target to its closest record.
+
+    Distances below a millionth of the median are raised to it, so that the log of a copy is finite.
+    """
     d = distances(x, records)
     typical = max(float(np.median(d)), TINY)
     return np.log(np.maximum(d.min(1), 1e-6 * typical))
 
 
 def distance_ratio(x: Array, records: Array, reference: Array) -> Array:
-    r"""Return calibrated distance, :math:`-\log\, d(x, S) / d(x, \mathrm{Ref})`.
+    r"""Return the calibrated-distance attack (n,): :math:`-\log\, d(x, S) / d(x, \mathrm{Ref})`.
 
     Dividing by the distance to people not trained on takes out that some people are near
     everybody (Chen et al., GAN-Leaks, CCS 2020).
@@ -54,12 +57,14 @@ def distance_ratio(x: Array, records: Array, reference: Array) -> Array:
 
 
 def kde_log_density(x: Array, points: Array) -> Array:
-    r"""Return Gaussian kernel density with Scott's bandwidth, as ``scipy.stats.gaussian_kde``.
+    r"""Return the log kernel density (n,) of m points at n targets x, all of d dimensions.
+
+    Gaussian kernel with Scott's bandwidth, as ``scipy.stats.gaussian_kde``:
 
     .. math:: p(x) = \frac1m \sum_j N(x; s_j, h^2 \Sigma), \quad h = m^{-1/(d+4)}
 
     with :math:`\Sigma` the covariance of the points (plus a billionth of its mean variance, so
-    that a generator that always says the same does not stop the audit).
+    that it can be inverted for a generator whose samples are all equal).
     """
     from scipy.special import logsumexp
 
@@ -75,7 +80,7 @@ def kde_log_density(x: Array, points: Array) -> Array:
 
 
 def domias(x: Array, records: Array, reference: Array) -> Array:
-    r"""Return DOMIAS, :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
+    r"""Return the DOMIAS attack (n,): :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
 
     Both densities are taken on the principal axes of the released records, the space in which
     a generator repeats its subjects.
@@ -88,19 +93,28 @@ def domias(x: Array, records: Array, reference: Array) -> Array:
     centre = records.mean(0)
     _, sizes, axes = np.linalg.svd(records - centre, full_matrices=False)
     rank = int((sizes**2 > 1e-9 * sizes[0] ** 2).sum())
-    few = 2 * min(len(reference), len(records)) // 3
-    axes = axes[: max(1, min(COMPONENTS, few, rank))].T
+    most_axes = 2 * min(len(reference), len(records)) // 3
+    axes = axes[: max(1, min(COMPONENTS, most_axes, rank))].T
     target = (x - centre) @ axes
-    theirs = kde_log_density(target, (reference - centre) @ axes)
-    return kde_log_density(target, (records - centre) @ axes) - theirs
+    reference_density = kde_log_density(target, (reference - centre) @ axes)
+    return kde_log_density(target, (records - centre) @ axes) - reference_density
 
 
 def class_mean(y: Array, records: Array, records_y: Array) -> Array:
-    """Return the mean record of each target's class, (n, p); of all records where that class is missing."""
+    """Return the mean record of each target's class, shape (n, p).
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Diagnoses of the targets, 0 or 1.
+    records : ndarray of shape (m, p)
+    records_y : ndarray of shape (m,)
+        Diagnoses of the records. For a class without records the mean of all is used.
+    """
     means = []
     for c in (0, 1):
-        own = records[records_y == c]
-        means.append((own if len(own) else records).mean(0))
+        of_class = records[records_y == c]
+        means.append((of_class if len(of_class) else records).mean(0))
     return np.stack(means)[y]
 
 
@@ -112,34 +126,48 @@ def mean_shift(
     reference: Array,
     reference_y: Array,
 ) -> Array:
-    r"""Score the summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
+    r"""Return the scores (n,) of an attack on the mean of the released records of a class.
 
-    Only the released class mean is used: with 6670 edges and a hundred people even a mean says
-    who is in it (Homer et al., PLoS Genetics 2008).
+    :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle` with :math:`m_S` and :math:`m_R` the
+    class means of the records and of the reference. With 6670 edges and a hundred people even a
+    mean reveals who is in it (Homer et al., PLoS Genetics 2008).
     """
     released = class_mean(y, records, records_y)
-    own = class_mean(y, reference, reference_y)
-    halfway = 0.5 * (released + own)
-    return ((x - halfway) * (released - own)).sum(1)
+    expected = class_mean(y, reference, reference_y)
+    halfway = 0.5 * (released + expected)
+    return ((x - halfway) * (released - expected)).sum(1)
 
 
 def other_scan(half: Array, records: Array, reference: Array) -> Array:
-    """Return fingerprint membership: highest correlation with a record, less that with a reference.
+    """Return the fingerprint attack (n,), which knows another scan `half` (n, p) of each target.
+
+    The score is the highest correlation with a record minus the highest with a reference person.
 
     What all people share (the reference's mean FC) is taken out first; on ABIDE that raises the
     AUC against a copying generator from 0.92 to 0.95.
     """
     mean = reference.mean(0)
-    known = correlations(half - mean, records - mean).max(1)
-    return known - correlations(half - mean, reference - mean).max(1)
+    to_records = correlations(half - mean, records - mean).max(1)
+    return to_records - correlations(half - mean, reference - mean).max(1)
 
 
 def linked(known: Array, x: Array, records: Array, alike: Alike) -> Array:
-    """Return whether what is known of person i leads through the best record to x_i; (n,) of 0 and 1.
+    """Return which of n people an attacker links to the right scan, (n,) of 0 and 1.
 
-    This is what a link needs: the record at hand points at one person, and at the right one. Known
-    is the scan trained on, or another of the same person: with `correlations`, identification by
-    argmax over edges (Finn et al., Nat. Neurosci. 2015).
+    The attacker takes the record most alike to what is known of person i, then the scan most
+    alike to this record; the link is right if that is scan i. With `correlations` this is the
+    identification by argmax over edges of Finn et al., Nat. Neurosci. 2015.
+
+    Parameters
+    ----------
+    known : ndarray of shape (n, p)
+        What the attacker knows: the scans trained on, or other scans of the same people.
+    x : ndarray of shape (n, p)
+        Scans trained on.
+    records : ndarray of shape (m, p)
+        Released records.
+    alike : callable
+        Similarity (n, m) of the rows of two arrays.
     """
     best = alike(known, records).argmax(1)
     back = alike(records[best], x).argmax(1)
@@ -147,21 +175,27 @@ def linked(known: Array, x: Array, records: Array, alike: Alike) -> Array:
 
 
 def nearness(a: Array, b: Array) -> Array:
-    """Return distances (n, m) between the rows of a and b, the nearest the largest."""
+    """Return negative distances (n, m) between the rows of a and b, a similarity for `linked`."""
     return -distances(a, b)
 
 
 def leverage(rows: Array, root: Array) -> Array:
-    r"""Attack on released second moments: :math:`-\log\, a^\top (M + \lambda I)^{-1} a`.
+    r"""Return the scores of an attack on released second moments M of people's feature rows a.
 
-    A person who was added to :math:`M = \sum a a^\top` has leverage at most 1; with fewer people
-    than features everyone else lies outside the span of M and has a huge one.
+    The score is :math:`-\log\, a^\top (M + \lambda I)^{-1} a`. A person who was added to
+    :math:`M = \sum a a^\top` has leverage at most 1; with fewer people than features everyone else
+    lies outside the span of M and has a huge one.
 
     Parameters
     ----------
     rows : ndarray of shape (n, q)
+        Rows a of q features of the attacked people.
     root : ndarray of shape (m, q)
         R with R'R = M; lambda is `RIDGE` times the largest eigenvalue of M.
+
+    Returns
+    -------
+    ndarray of shape (n,)
     """
     _, single, axes = np.linalg.svd(root, full_matrices=False)
     values = single**2
@@ -174,14 +208,18 @@ def leverage(rows: Array, root: Array) -> Array:
 
 
 def alignment(x: Array, rows: Array, reference: Array) -> Array:
-    """Return the largest |correlation| of x less the reference mean with any released row of edges."""
+    """Return each target's largest absolute correlation with a released row of edges, (n,).
+
+    The reference's mean edges are subtracted from the targets first.
+    """
     return np.abs(correlations(x - reference.mean(0), rows)).max(1)
 
 
 def shadow(features: Array, member: Array) -> Array:
-    r"""Return shadow-model attack: likelihood ratio of "trained on" against "not", per person.
+    r"""Return the shadow-model attack: log likelihood ratio of "trained on" against "not trained on".
 
-    Every world in turn is the target, all others are its shadows: for person i and feature f,
+    A world is one training on a random half of n people. Every world in turn is attacked with the
+    help of all others, its shadows: for person i and feature f,
     means :math:`\mu_{in}, \mu_{out}` over the shadows with and without i, variances pooled over
     people (few shadows), :math:`\Lambda = \sum_f \log N(\phi; \mu_{in}, s_{in}^2) -
     \log N(\phi; \mu_{out}, s_{out}^2)` (Carlini et al., LiRA, IEEE S&P 2022).
@@ -189,8 +227,9 @@ def shadow(features: Array, member: Array) -> Array:
     Parameters
     ----------
     features : ndarray of shape (K, n, f)
-        Statistics of every person against every world's release.
+        Scores of f other attacks on every person, from the release of each of K worlds.
     member : ndarray of shape (K, n)
+        1 where the person was trained on in that world.
 
     Returns
     -------
@@ -203,26 +242,36 @@ def shadow(features: Array, member: Array) -> Array:
     return out
 
 
-def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
-    """Return the log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
+def _ratio(features: Array, shadows: Array, inside: Array) -> Array:
+    """Return the log likelihood ratio (n,) of one world's features.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, f)
+        Features of the attacked world.
+    shadows : ndarray of shape (K, n, f)
+        Features of the shadow worlds.
+    inside : ndarray of shape (K, n), bool
+        Who was trained on in each shadow world.
+    """
     n_in = inside.sum(0)[:, None]
     n_out = (~inside).sum(0)[:, None]
     sum_in = (shadows * inside[..., None]).sum(0)
     sum_out = (shadows * ~inside[..., None]).sum(0)
     mean_in = sum_in / np.maximum(n_in, 1)
     mean_out = sum_out / np.maximum(n_out, 1)
-    both = (n_in > 0) & (n_out > 0)
-    gaps = np.where(both, mean_in - mean_out, 0.0)
-    gap = gaps.sum(0) / max(int(both.sum()), 1)
+    in_both = (n_in > 0) & (n_out > 0)
+    gaps = np.where(in_both, mean_in - mean_out, 0.0)
+    gap = gaps.sum(0) / max(int(in_both.sum()), 1)
     # a person never (or always) among the shadows' members gets the others' typical shift
     mean_in = np.where(n_in > 0, mean_in, mean_out + gap)
     mean_out = np.where(n_out > 0, mean_out, mean_in - gap)
-    likely = _log_density(own, mean_in, shadows, inside)
-    return likely - _log_density(own, mean_out, shadows, ~inside)
+    log_inside = _log_density(features, mean_in, shadows, inside)
+    return log_inside - _log_density(features, mean_out, shadows, ~inside)
 
 
-def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
-    """Return the log density (n,) of `own` (n, f) about a mean (n, f), up to a constant.
+def _log_density(features: Array, mean: Array, shadows: Array, mask: Array) -> Array:
+    """Return the Gaussian log density (n,) of features (n, f) about a mean (n, f), up to a constant.
 
     The variance is that of the shadows (K, n, f) under `mask` (K, n), pooled over people.
     """
@@ -233,7 +282,7 @@ def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
     everybody = shadows.reshape(-1, shadows.shape[-1])
     floor = 1e-6 * everybody.var(0) + TINY
     variance = (spread + floor) * (1 + 1 / np.maximum(count, 1))
-    exponent = -0.5 * (own - mean) ** 2 / variance
+    exponent = -0.5 * (features - mean) ** 2 / variance
     return (exponent - 0.5 * np.log(variance)).sum(1)
 
 
@@ -242,9 +291,9 @@ def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
 # row v), and asks whether it is in the sum. All take the sums of K releases (`totals`, (K, d)), how
 # many people each has (`members`, (K,)) and the rows (n, d) of n people, and give scores (K, n).
 def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ...]:
-    """Return all three in coordinates of the subjects' span, if that is smaller.
+    """Return totals, rows and reference in coordinates of the span of all people, if it is smaller.
 
-    What lies off the span is noise that no row touches: every inner product with a person stays.
+    Outside this span the totals hold noise alone. Inner products with a person do not change.
     """
     people = np.concatenate([rows, reference])
     if people.shape[1] <= len(people):
@@ -256,21 +305,31 @@ def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ..
 def sample_known(
     totals: Array, members: Array, rows: Array, reference: Array, noise: float
 ) -> Array:
-    r"""Return the likelihood ratio of an attacker with m people of the same hospital who are not in it.
+    r"""Return the likelihood ratio (K, n) of an attacker who knows m other people of the hospital.
 
-    Mean and (shrunk, Ledoit & Wolf 2004) covariance are theirs; the sum of n people varies about
-    n times their mean by :math:`n (1 + n / m) \Sigma + \sigma^2 I`, their own mean being uncertain.
+    Mean and (shrunk, Ledoit & Wolf 2004) covariance are those of the m reference people; the sum
+    of n people varies about n times their mean by :math:`n (1 + n / m) \Sigma + \sigma^2 I`,
+    as the mean of the reference is uncertain, too.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (K, d)
+    members : ndarray of shape (K,)
+    rows : ndarray of shape (n, d)
+    reference : ndarray of shape (m, d)
+    noise : float
+        Standard deviation of the noise in the sums.
     """
     from sklearn.covariance import ledoit_wolf
 
     n = float(members.mean())
     spread = n * (1 + n / len(reference)) * ledoit_wolf(reference)[0]
-    given = (totals, members, rows)
-    return likelihood_ratio(*given, reference.mean(0), spread, noise)
+    sums = (totals, members, rows)
+    return likelihood_ratio(*sums, reference.mean(0), spread, noise)
 
 
 def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Array:
-    r"""Return the likelihood ratio of an attacker who knows the rows of all N people, but not which n are in.
+    r"""Return the likelihood ratio of an attacker who knows all N rows, but not which n are summed.
 
     The worst case short of knowing who else is in: true mean and covariance, and the sum of a
     random part of N people varies by :math:`n (1 - n / N) \Sigma + \sigma^2 I` only.
@@ -283,27 +342,35 @@ def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Arra
 def likelihood_ratio(
     totals: Array, members: Array, rows: Array, mean: Array, spread: Array, noise: float
 ) -> Array:
-    r"""Return the log likelihood ratio of "v is in the sum" against "somebody else is", sums being Gaussian.
+    r"""Return the log likelihood ratio (K, n) of "row v is in the sum" against "another row is".
+
+    Sums are taken as Gaussian:
 
     .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - n \mu) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
 
     Parameters
     ----------
-    totals, members, rows : ndarray
-        T, n and v.
+    totals : ndarray of shape (K, d)
+        Sums T.
+    members : ndarray of shape (K,)
+        Number n of people in each sum.
+    rows : ndarray of shape (n, d)
+        Row v of each attacked person.
     mean : ndarray of shape (d,)
-        mu.
+        Mean mu of a row.
     spread : ndarray of shape (d, d)
-        V without the noise.
+        Covariance V of a sum without its noise.
     noise : float
-        Its standard deviation.
+        Standard deviation of the noise.
     """
     d = len(spread)
     covariance = spread + noise**2 * np.eye(d)
     ridge = 1e-9 * max(float(np.trace(covariance)) / d, TINY)
-    own = (rows - mean).T
-    solved = np.linalg.solve(covariance + ridge * np.eye(d), own)
-    return (totals - np.outer(members, mean)) @ solved - 0.5 * (own * solved).sum(0)
+    deviation = (rows - mean).T
+    solved = np.linalg.solve(covariance + ridge * np.eye(d), deviation)
+    return (totals - np.outer(members, mean)) @ solved - 0.5 * (deviation * solved).sum(
+        0
+    )
 
 
 def sum_shift(
@@ -314,19 +381,27 @@ def sum_shift(
     reference: Array,
     reference_y: Array,
 ) -> Array:
-    r"""Score the summary-statistic attack, :math:`\langle v - m_y,\; T / n - m \rangle`.
+    r"""Return the scores (K, n) of an attack on means: :math:`\langle v - m_y,\; T / n - m \rangle`.
 
-    The released mean's shift from the reference mean m, along what sets a person apart from the
-    reference of the same diagnosis (Homer et al., PLoS Genetics 2008).
+    It multiplies the released mean's shift from the reference mean m with the person's difference
+    from the reference mean of the same diagnosis (Homer et al., PLoS Genetics 2008).
     """
-    own = class_mean(y, reference, reference_y)
-    return (totals / members[:, None] - reference.mean(0)) @ (rows - own).T
+    expected = class_mean(y, reference, reference_y)
+    return (totals / members[:, None] - reference.mean(0)) @ (rows - expected).T
 
 
 def loss_drop(residual: Array, coordinates: Array, step: Array) -> Array:
-    r"""Return how much better the released head fits a person than the public head did.
+    r"""Return how much better each of K released models fits a person than the base model, (K, n).
 
-    :math:`r^2 - (r - u^\top \beta)^2` with r the public head's residual of a person (n,), u the
-    coordinates (n, d) and :math:`\beta` the steps from the public head (K, d).
+    The score is :math:`r^2 - (r - u^\top \beta)^2`.
+
+    Parameters
+    ----------
+    residual : ndarray of shape (n,)
+        The base model's residual r of each person.
+    coordinates : ndarray of shape (n, d)
+        Coordinates u of each person.
+    step : ndarray of shape (K, d)
+        Difference beta of each released model from the base model.
     """
     return residual**2 - (residual - step @ coordinates.T) ** 2

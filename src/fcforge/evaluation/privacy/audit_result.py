@@ -1,4 +1,4 @@
-"""What an audit is made with and what it found."""
+"""Plan and result of an audit that attacks a generator or a contribution."""
 
 import json
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from fcforge.core.estimate import Estimate
 BOOTSTRAP = "bootstrap"
 UNTRAINED = "untrained"
 REFERENCES = BOOTSTRAP, UNTRAINED
-# what the strongest attack comes to
-TOLD = {
+# sentence about the strongest attack, by whether it beats guessing
+VERDICTS = {
     True: "An attacker can tell who took part.",
     False: "No attack tried told who took part.",
 }
-TIMES = (
+SUCCESS_RATE = (
     "Shown one person who took part and one who did not, the strongest attack ('{}', on {}) picks "
     "the right one {:.0f} times in 100; guessing gets 50."
 )
@@ -25,7 +25,7 @@ TIMES = (
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """How much work an audit does.
+    """Sizes of an audit.
 
     Attributes
     ----------
@@ -50,11 +50,23 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One attack on one release.
+    """Success of one attack on one release (the synthetic subjects or numbers of one row).
 
-    `control` is the AUC of the same scores for pseudo-members: half of the people who were
-    never trained on against the other half. Away from 0.5 it is the split, not the release,
-    that tells people apart.
+    Attributes
+    ----------
+    release, attack : str
+    auc : Estimate
+        Area under the ROC curve of "was trained on".
+    tpr : Estimate
+        Share of members recognised at 1 % false alarms.
+    identified : Estimate or None
+        Share of members linked to the right person; None where the attack does not link.
+    control : Estimate
+        AUC of the same scores for pseudo-members: half of the people who were never trained on
+        against the other half. Where it differs from 0.5, the split and not the release tells
+        people apart.
+    is_reference : bool
+        Whether the row is one of the two `REFERENCES`.
     """
 
     release: str
@@ -67,24 +79,24 @@ class AuditRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers, intervals as [value, low, high]."""
-        found = {}
+        plain = {}
         for name, value in vars(self).items():
-            found[name] = value.to_json() if isinstance(value, Estimate) else value
-        return found
+            plain[name] = value.to_json() if isinstance(value, Estimate) else value
+        return plain
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "AuditRow":
-        """Invert `to_json` (to four digits)."""
-        found: dict[str, Any] = dict(data)
+        """Return the row that `to_json` wrote (numbers to four digits)."""
+        fields: dict[str, Any] = dict(data)
         for key, value in data.items():
             if isinstance(value, list):
-                found[key] = Estimate(*value)
-        return cls(**found)
+                fields[key] = Estimate(*value)
+        return cls(**fields)
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """All rows of an audit and what it was made with."""
+    """All rows of an audit, and its settings in `about`."""
 
     rows: tuple[AuditRow, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -96,7 +108,7 @@ class AuditResult:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "AuditResult":
-        """Invert `to_json`."""
+        """Return the result that `to_json` wrote."""
         rows = map(AuditRow.from_json, data["rows"])
         return cls(tuple(rows), dict(data["about"]))
 
@@ -105,34 +117,40 @@ class AuditResult:
         return next(r for r in self.rows if (r.release, r.attack) == (release, attack))
 
     def beats_chance(self, row: AuditRow) -> bool:
-        """Return whether an attack surely beat guessing, and what it does on the untrained row."""
+        """Return whether an attack is better than guessing, beyond its interval.
+
+        It must also be better than the same attack on the untrained reference, to the upper end of
+        that interval.
+        """
         if row.release == UNTRAINED:
             return False
         untrained = [
-            other.auc.high
-            for other in self.rows
-            if (other.release, other.attack) == (UNTRAINED, row.attack)
+            reference.auc.high
+            for reference in self.rows
+            if (reference.release, reference.attack) == (UNTRAINED, row.attack)
         ]
         to_beat = max([0.5, *untrained])
         return row.auc.low > 0.5 and row.auc.value > to_beat
 
     def words(self) -> list[str]:
-        """Return whether the strongest attack tells who took part, and how often it is right."""
+        """Return two sentences: whether the strongest attack tells who took part, how often it is right.
+
+        They are about the release that `about["released"]` names (others are comparisons), else
+        about all that are no reference. Without such rows there is no sentence.
+        """
         rows = [row for row in self.rows if not row.is_reference]
-        if given := self.about.get(
-            "released"
-        ):  # other releases are there to compare with
-            rows = [row for row in rows if row.release == given]
+        if released := self.about.get("released"):
+            rows = [row for row in rows if row.release == released]
         if not rows:
             return []
         sure = [row for row in rows if self.beats_chance(row)]
         worst = max(sure or rows, key=lambda row: row.auc.value)
-        found = (worst.attack, worst.release, 100 * worst.auc.value)
-        return [TOLD[bool(sure)], TIMES.format(*found)]
+        numbers = (worst.attack, worst.release, 100 * worst.auc.value)
+        return [VERDICTS[bool(sure)], SUCCESS_RATE.format(*numbers)]
 
 
 def read_audit(path: str | Path) -> AuditResult:
-    """Return an audit from its audit.json, e.g. for the report page."""
+    """Read an audit from its audit.json."""
     try:
         return AuditResult.from_json(json.loads(Path(path).read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:

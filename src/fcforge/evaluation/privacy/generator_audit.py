@@ -53,7 +53,16 @@ def vectors(fc: torch.Tensor) -> np.ndarray:
 class People:
     """Audited people and the attacker's reference, with their Fisher-z edges (float64).
 
-    `half` is another scan of the audited people, where there is one.
+    Attributes
+    ----------
+    batch, reference : FCBatch
+        Audited people; people of the same site whom the attacker knows and no world trains on.
+    x, ref_x : ndarray of shape (n, p), (r, p)
+        Their Fisher-z edges.
+    y, ref_y : ndarray of shape (n,), (r,)
+        Their diagnoses.
+    half : ndarray of shape (n, p) or None
+        Edges of another scan of the audited people, if there is one.
     """
 
     def __init__(
@@ -98,26 +107,38 @@ def pseudo_members(member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Scores and right links of every attack against one release: arrays over people."""
+    """Results of all attacks against one release, by name of the attack.
+
+    Attributes
+    ----------
+    scores : mapping of str to ndarray of shape (n,)
+        Score of each audited person, higher for "was trained on".
+    hits : mapping of str to ndarray of shape (n,)
+        1 for people whom the attack links to the right scan; only of attacks that link.
+    """
 
     scores: Mapping[str, np.ndarray]
     hits: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def attack_records(who: People, released: FCBatch) -> Evidence:
-    """Run every record attack against released synthetic subjects."""
-    s = vectors(released.fc)
-    s_y = released.y.numpy()
+def attack_records(people: People, released: FCBatch) -> Evidence:
+    """Run every attack on records against released synthetic subjects."""
+    records = vectors(released.fc)
+    records_y = released.y.numpy()
     scores = {
-        "distance ratio": attacks.distance_ratio(who.x, s, who.ref_x),
-        "DOMIAS": attacks.domias(who.x, s, who.ref_x),
-        "class mean": attacks.mean_shift(who.x, who.y, s, s_y, who.ref_x, who.ref_y),
+        "distance ratio": attacks.distance_ratio(people.x, records, people.ref_x),
+        "DOMIAS": attacks.domias(people.x, records, people.ref_x),
+        "class mean": attacks.mean_shift(
+            people.x, people.y, records, records_y, people.ref_x, people.ref_y
+        ),
     }
-    hits = {"distance ratio": attacks.linked(who.x, who.x, s, attacks.nearness)}
-    if who.half is not None:
-        scores["fingerprint"] = attacks.other_scan(who.half, s, who.ref_x)
-        mean = who.ref_x.mean(0)
-        known = (who.half - mean, who.x - mean, s - mean)
+    hits = {
+        "distance ratio": attacks.linked(people.x, people.x, records, attacks.nearness)
+    }
+    if people.half is not None:
+        scores["fingerprint"] = attacks.other_scan(people.half, records, people.ref_x)
+        mean = people.ref_x.mean(0)
+        known = (people.half - mean, people.x - mean, records - mean)
         hits["fingerprint"] = attacks.linked(*known, attacks.correlations)
     return Evidence(scores, hits)
 
@@ -129,9 +150,22 @@ def summarise(
     plan: AuditPlan,
     shadowed: Sequence[str] = RECORD_ATTACKS,
 ) -> Iterator[AuditRow]:
-    """Return rows of one release from its worlds' evidence.
+    """Yield one row per attack on one release, from the evidence of its K worlds.
 
-    Where there are four worlds, models of the others' `shadowed` scores attack it, too.
+    With at least four worlds the shadow-model attack is added: it learns from the other worlds how
+    the `shadowed` attacks score members and others.
+
+    Parameters
+    ----------
+    release : str
+        Name of the row.
+    evidence : list of Evidence
+        One per world.
+    member : ndarray of shape (K, n)
+        `MEMBER`, `OUTSIDER` or `UNUSED` for each person in each world.
+    plan : AuditPlan
+    shadowed : sequence of str
+        Attacks whose scores the shadow models use.
     """
     first = evidence[0]
     scores = {}
@@ -149,8 +183,8 @@ def summarise(
         if attack in first.hits:
             hits = np.stack([e.hits[attack] for e in evidence])
             linked = identification(hits, member, rng, n_draws=plan.n_draws)
-        found = (area, rate, linked, control, release in REFERENCES)
-        yield AuditRow(release, attack, *found)
+        measured = (area, rate, linked, control, release in REFERENCES)
+        yield AuditRow(release, attack, *measured)
 
 
 def synthetic(
@@ -161,7 +195,7 @@ def synthetic(
     *names: str | int,
     device: str = "cpu",
 ) -> FCBatch:
-    """Fit a generator on `train` and draw one subject per diagnosis; back on the CPU."""
+    """Fit a generator on `train` and draw one synthetic subject per diagnosis in `y`, on the CPU."""
     generator = make_generator(component)
     state = generator.fit(
         train.to(device), torch_rng(seed, "audit fit", component.name, *names)
@@ -182,35 +216,38 @@ def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> 
         )
     index = torch.from_numpy(mask)
     rest = torch.from_numpy(~mask)
-    other = half[rest] if half is not None else None
-    return People(batch.select(rest), batch.select(index), other)
+    other_scan = half[rest] if half is not None else None
+    return People(batch.select(rest), batch.select(index), other_scan)
 
 
-def about_people(who: People, member: np.ndarray, plan: AuditPlan) -> dict[str, Any]:
+def about_people(people: People, member: np.ndarray, plan: AuditPlan) -> dict[str, Any]:
     """Return how many subjects an audit had and how it was made."""
     trained = int((member == MEMBER).sum(1).mean())
-    counts = {"people": len(who.batch), "trained_on": trained}
-    return {**counts, "reference_people": len(who.reference), "plan": asdict(plan)}
+    counts = {"people": len(people.batch), "trained_on": trained}
+    return {**counts, "reference_people": len(people.reference), "plan": asdict(plan)}
 
 
 def _attacked(
     name: str,
     component: Component,
-    who: People,
+    people: People,
     member: np.ndarray,
     plan: AuditPlan,
     device: str,
 ) -> Iterator[AuditRow]:
-    """Return rows of one release per world, attacked at once so that only scores stay in memory."""
+    """Yield the rows of one generator, fitted and attacked in every world.
+
+    Each world's synthetic subjects are attacked at once, so that only scores stay in memory.
+    """
     untrained = name == UNTRAINED
     evidence = []
     for k, inside in enumerate(member == MEMBER):
-        train = who.batch.select(torch.from_numpy(inside))
-        fitted_on = who.reference if untrained else train
+        train = people.batch.select(torch.from_numpy(inside))
+        fitted_on = people.reference if untrained else train
         y = train.y.repeat(plan.multiple)
         named = (plan.seed, "reference" * untrained, k)
         released = synthetic(component, fitted_on, y, *named, device=device)
-        evidence.append(attack_records(who, released))
+        evidence.append(attack_records(people, released))
     return summarise(name, evidence, member, plan)
 
 
@@ -225,7 +262,7 @@ def audit_request(request: GeneratorAuditRequest, say: Say) -> AuditResult:
 
     Returns
     -------
-    Audit
+    AuditResult
     """
     if not request.site:
         raise ConfigError("--site is missing.", do="Name the site of the data.")
@@ -271,30 +308,30 @@ def audit_generators(
 
     Returns
     -------
-    Audit
+    AuditResult
         Rows of the two references first: "bootstrap" copies its subjects (leaks everything),
         "untrained", corr_gauss of the reference people, never saw anybody who is audited
         (leaks nothing).
     """
-    asked = {BOOTSTRAP: Component(BOOTSTRAP), UNTRAINED: Component("corr_gauss")}
-    asked |= {name: Component(name) for name in generators}
-    for component in asked.values():
+    components = {BOOTSTRAP: Component(BOOTSTRAP), UNTRAINED: Component("corr_gauss")}
+    components |= {name: Component(name) for name in generators}
+    for component in components.values():
         make_generator(component)  # a wrong name shows before minutes of attacks
     batch = FCBatch.from_numpy(cohort.fc, cohort.y)
-    other = None
+    first_halves = None
     if halves is not None:
-        batch, other = in_halves(cohort, batch.y, halves)
-    who = split_people(batch, other, plan)
-    member = world_members(who.y, plan)
+        batch, first_halves = in_halves(cohort, batch.y, halves)
+    people = split_people(batch, first_halves, plan)
+    member = world_members(people.y, plan)
     rows: list[AuditRow] = []
-    for name, component in asked.items():
-        rows += _attacked(name, component, who, member, plan, device)
+    for name, component in components.items():
+        rows += _attacked(name, component, people, member, plan, device)
         say(f"{name}: {plan.worlds} trainings attacked")
     sites = " + ".join(cohort.site_names)
     about = {
-        **about_people(who, member, plan),
+        **about_people(people, member, plan),
         "what": f"generators at {sites}",
-        "generators": {name: asdict(c) for name, c in asked.items()},
+        "generators": {name: asdict(c) for name, c in components.items()},
         "site": sites,
         "halves": halves is not None,
     }
@@ -304,27 +341,41 @@ def audit_generators(
 def in_halves(
     cohort: Cohort, y: torch.Tensor, path: str | Path
 ) -> tuple[FCBatch, torch.Tensor]:
-    """Return the second halves of those subjects' runs that a file has, and the first (n, R, R).
+    """Read the FC of both halves of each subject's run from a file.
 
-    The file is an .npz with ``subject_id`` (n,) and ``fc_first``, ``fc_second`` (n, E), upper
-    triangles row by row; nothing in it is unpickled.
+    Parameters
+    ----------
+    cohort : Cohort
+        Subjects of the site; those that the file does not have are left out.
+    y : Tensor
+        Their diagnoses.
+    path : path
+        An .npz with ``subject_id`` (n,) and ``fc_first``, ``fc_second`` (n, E), upper triangles
+        row by row; nothing in it is unpickled.
+
+    Returns
+    -------
+    second : FCBatch
+        Second halves, on which generators are fitted.
+    first : Tensor of shape (n, R, R)
+        First halves, which the fingerprinting attacker holds.
     """
     arrays = read_npz(path)
     missing = [name for name in HALVES if name not in arrays]
     if missing:
-        what = f"holds no halves of runs: no {', '.join(missing)}."
+        problem = f"holds no halves of runs: no {', '.join(missing)}."
         do = f"It must be an .npz with {', '.join(HALVES)}."
-        raise DataError(what, where=path, do=do)
+        raise DataError(problem, where=path, do=do)
     ids, first, second = (arrays[name] for name in HALVES)
     if first.ndim != 2 or first.shape != second.shape or len(ids) != len(first):
-        what = f"has shapes {ids.shape}, {first.shape}, {second.shape}."
+        problem = f"has shapes {ids.shape}, {first.shape}, {second.shape}."
         do = "One row of edges per subject in both halves."
-        raise DataError(what, where=path, do=do)
-    place = {str(subject): k for k, subject in enumerate(ids.tolist())}
-    keep = np.array([subject in place for subject in cohort.subject_id])
+        raise DataError(problem, where=path, do=do)
+    row_of = {str(subject): k for k, subject in enumerate(ids.tolist())}
+    keep = np.array([subject in row_of for subject in cohort.subject_id])
     if not keep.any():
         raise DataError("has none of the site's subjects.", where=path)
-    rows = [place[subject] for subject in cohort.subject_id[keep]]
-    both = np.stack([first[rows], second[rows]]).astype(np.float32)
-    before, after = from_edges(torch.from_numpy(both))
+    rows = [row_of[subject] for subject in cohort.subject_id[keep]]
+    halves = np.stack([first[rows], second[rows]]).astype(np.float32)
+    before, after = from_edges(torch.from_numpy(halves))
     return FCBatch(after, y[torch.from_numpy(keep)]), before

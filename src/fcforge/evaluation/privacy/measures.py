@@ -1,7 +1,7 @@
-"""How well an attack did: AUC, TPR at a low FPR, identification rate, with intervals.
+"""Success of an attack: AUC, true-positive rate (TPR) at a low false-positive rate (FPR), links.
 
 Scores of several worlds (retrainings on other subjects) are held as arrays of shape (K, n): one
-row per world, one column per subject; `member` says who was trained on in that world.
+row per world, one column per subject; `member` is 1 for those trained on in that world.
 """
 
 from collections.abc import Callable
@@ -63,9 +63,9 @@ def tpr_at_fpr(
 
 
 def _weights(rng: Generator, n_draws: int, worlds: int, subjects: int) -> Draws:
-    """Return Bayesian-bootstrap weights of subjects (n_draws, n), the same in all worlds, and of worlds.
+    """Draw Bayesian-bootstrap weights of subjects (n_draws, n) and of worlds (n_draws, K).
 
-    One world weighs one: then subjects alone are drawn.
+    A subject has the same weight in all worlds. A single world always has weight 1.
     """
     by_subject = rng.standard_exponential((n_draws, subjects))
     by_world = rng.standard_exponential((n_draws, worlds))
@@ -75,30 +75,49 @@ def _weights(rng: Generator, n_draws: int, worlds: int, subjects: int) -> Draws:
 
 
 def _interval(value: float, draws: Array) -> Estimate:
+    """Return a value with the percentile interval of its draws, widened to include the value."""
     ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     low, high = np.quantile(draws, ends)
     return Estimate(value, float(min(low, value)), float(max(high, value)))
 
 
 def _share(rate: Callable[[Array], float], inside: Array, draws: Draws) -> Estimate:
-    """Return a share by weights (K, n) of the members (K, n), and its interval.
+    """Return a share of the members, and its bootstrap interval.
 
-    None or all of n people still leaves room (Clopper & Pearson).
+    Where the share is 0 or 1 all draws are equal; the interval is then that of Clopper and Pearson.
+
+    Parameters
+    ----------
+    rate : callable
+        Returns the share for weights (K, n) of the subjects in K worlds.
+    inside : ndarray of shape (K, n), bool
+        Members of each world.
+    draws : pair of ndarray
+        Weights of subjects and of worlds (`_weights`).
     """
     value = rate(np.ones(inside.shape))
-    drawn = []
+    shares = []
     for by_subject, by_world in zip(*draws, strict=True):
-        drawn.append(rate(np.outer(by_world, by_subject)))
-    found = _interval(value, np.array(drawn))
+        shares.append(rate(np.outer(by_world, by_subject)))
+    bootstrap = _interval(value, np.array(shares))
     members = max(int(inside.any(0).sum()), 1)
     margin = 1 - ((1 - LEVEL) / 2) ** (1 / members)
-    low = min(found.low, 1 - margin) if value == 1 else found.low
-    high = max(found.high, margin) if value == 0 else found.high
+    low = min(bootstrap.low, 1 - margin) if value == 1 else bootstrap.low
+    high = max(bootstrap.high, margin) if value == 0 else bootstrap.high
     return Estimate(value, low, high)
 
 
 def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -> Array:
-    """Return the weighted mean over worlds of each world's AUC; (B,) for weights (B, n) and (B, K)."""
+    """Return the mean AUC over K worlds in each of B bootstrap draws, (B,).
+
+    Parameters
+    ----------
+    scores, member : ndarray of shape (K, n)
+    by_subject : ndarray of shape (B, n)
+        Weights of the subjects.
+    by_world : ndarray of shape (B, K)
+        Weights of the worlds.
+    """
     areas = []
     for s, m in zip(scores, member, strict=True):
         inside = m == MEMBER
@@ -118,8 +137,8 @@ def membership(
     scores, member : ndarray of shape (K, n)
         Higher scores mean "was trained on"; member is 1, 0, or -1 (left out).
     rng : numpy Generator
-        Intervals: subjects and worlds are reweighted together, so that a subject seen in many
-        worlds counts once.
+        Randomness of the intervals. Subjects and worlds are reweighted together, so that a
+        subject that is in many worlds counts once.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Options of ``fcforge audit``."""
+"""Options of ``fcforge audit``, which attacks generators on a hospital's data."""
 
 from dataclasses import dataclass
 from pathlib import Path
