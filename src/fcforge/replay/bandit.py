@@ -1,9 +1,11 @@
 r"""Linear-Gaussian Thompson sampling with two features, and the split of a budget over sites.
 
-Expected gain is modelled as :math:`r = \phi^\top w + \epsilon,\ \epsilon \sim N(0, \sigma^2)`. Each
-site (arm) keeps the second moments :math:`S` (2, 2) of its contexts and :math:`b` (2,) of context
-times reward, both fading by the factor :math:`\gamma`. Everything here is closed form and free of
-data-dependent control flow, so that it runs inside ``torch.func.vmap``.
+The reward r of replaying a site (an arm of the bandit) is modelled as
+:math:`r = \phi^\top w + \epsilon,\ \epsilon \sim N(0, \sigma^2)`, where the context :math:`\phi` has
+two numbers, such as the site's accuracy and forgetting. Each arm keeps the second moments
+:math:`S` (2, 2) of its contexts and :math:`b` (2,) of context times reward, both fading by the factor
+:math:`\gamma` per update. Everything here is closed form and does not branch on values of tensors,
+so that it runs inside ``torch.func.vmap``.
 
 Source: FORGE, appendix "Details in Hierarchical Contextual Thompson Sampling".
 """
@@ -18,14 +20,14 @@ from fcforge.core.settings import Validated, above, at_least, limits, within
 
 
 class Moments(NamedTuple):
-    """Moments of all arms.
+    """What all arms have learned.
 
     Attributes
     ----------
     s : Tensor of shape (arms, 2, 2)
-        Second moments of the contexts.
+        Fading sums of the contexts' outer products.
     b : Tensor of shape (arms, 2)
-        Contexts times rewards.
+        Fading sums of contexts times rewards.
     """
 
     s: Tensor
@@ -48,8 +50,8 @@ class Bandit(Validated):
     gamma : float
         Forgetting factor of the moments.
     belief : float
-        Prior mean of the second weight: the gain of a point of forgetting before any reward has
-        been seen. While a new site is learned, every old site's cross-entropy moves for many
+        Prior mean of the second weight: the expected gain per unit of forgetting before any reward
+        has been seen. While a new site is learned, every old site's cross-entropy moves for many
         reasons. A few dozen rewards are weaker evidence than the belief that what is forgotten
         should be replayed.
     pooled : bool
@@ -76,7 +78,7 @@ class Bandit(Validated):
 
     @property
     def weight(self) -> float:
-        """Weight of a new observation."""
+        """Weight of a new observation in the moments."""
         return 1.0
 
     def update(
@@ -119,12 +121,12 @@ class Bandit(Validated):
         return solve_2x2(precision, right), precision
 
     def with_prior(self, moments: Moments) -> Moments:
-        """Add the prior to the (pooled) moments."""
+        """Return the (pooled) moments with the prior added: precision A and right-hand side b."""
         s, b = moments
-        second = torch.arange(2, device=s.device)  # (0, 1): the belief is of forgetting
+        forgetting = torch.arange(2, device=s.device)  # (0, 1): the second feature
         return Moments(
             s + self.prior * torch.eye(2, device=s.device),
-            b + self.prior * self.belief * second,
+            b + self.prior * self.belief * forgetting,
         )
 
     def draw(self, moments: Moments, normal: Tensor) -> Tensor:
@@ -191,10 +193,10 @@ def reward(before: Tensor, after: Tensor, scale: float) -> Tensor:
 
 
 def standardised(values: Tensor) -> Tensor:
-    """Return z-scores of values (sites,).
+    """Return z-scores of values (sites,), as the paper standardises expected gains.
 
-    However close the values are, the result spreads by one: of two sites one always gets 0.88 of
-    the budget at temperature 1, by noise if there is nothing else.
+    However close the values are, the result has a standard deviation of one. Of two sites one
+    therefore always gets 0.88 of the budget at temperature 1, even if they differ by noise only.
     """
     spread = values.std(unbiased=False).clamp(min=1e-12)
     return (values - values.mean()) / spread
@@ -219,48 +221,80 @@ def shares(gain: Tensor, temperature: float, floor: float) -> Tensor:
 
 
 def quotas(share: Tensor, total: int, cap: Tensor) -> Tensor:
-    """Deal out `total` subjects to sites in proportion to their shares, by largest remainder.
+    """Split a number of subjects over sites in proportion to their shares, by largest remainder.
 
-    Shares beyond the cap of a site flow to the others in proportion.
+    What a site's share exceeds its cap by goes to the other sites, in proportion to their shares.
+
+    Parameters
+    ----------
+    share : Tensor of shape (sites,)
+    total : int
+        Number of subjects to split.
+    cap : Tensor of shape (sites,), int64
+        Largest quota of each site.
 
     Returns
     -------
     Tensor of shape (sites,), int64
-        Quotas k with ``k.sum() == min(total, cap.sum())`` and ``k <= cap``.
+        Quotas q with ``q.sum() == min(total, cap.sum())`` and ``q <= cap``.
     """
-    dealt = torch.clamp(cap.sum(), max=total)
+    available = torch.clamp(cap.sum(), max=total)
     share = share.double().clamp(min=0) + 1e-9
     full = torch.zeros_like(cap, dtype=torch.bool)
     ideal = share
     for _ in range(len(cap)):  # each round settles at least one more site at its cap
-        room = dealt - (cap * full).sum()
+        left = available - (cap * full).sum()
         open_share = torch.where(full, 0.0, share)
-        level = room * open_share / open_share.sum().clamp(min=1e-300)
-        ideal = torch.where(full, cap.double(), level)
+        proportional = left * open_share / open_share.sum().clamp(min=1e-300)
+        ideal = torch.where(full, cap.double(), proportional)
         full = full | (ideal >= cap)
-    k = torch.minimum(ideal, cap).floor().long()
-    remainder = torch.where(k < cap, ideal - k, -1.0)
-    place = torch.argsort(torch.argsort(remainder, descending=True, stable=True))
-    return k + (place < dealt - k.sum()).long()
+    quota = torch.minimum(ideal, cap).floor().long()
+    remainder = torch.where(quota < cap, ideal - quota, -1.0)
+    rank = torch.argsort(torch.argsort(remainder, descending=True, stable=True))
+    return quota + (rank < available - quota.sum()).long()
 
 
 def limited_quotas(share: Tensor, total: int, low: int, high: int) -> Tensor:
-    """Deal out `total` subjects to sites between two limits, as the authors' code does.
+    """Split a number of subjects over sites between two limits, as the authors' code does.
 
-    Every site gets ``floor(share * total)``, moved into its limits. What is then missing goes to
-    the sites of the largest shares, as much as fits; what is too much is taken from the smallest.
+    Every site gets ``floor(share * total)``, moved into the limits. If the quotas then sum to less
+    than `total`, the sites of the largest shares get more, up to the upper limit; if they sum to
+    more, the sites of the smallest shares lose some, down to the lower limit.
+
+    Parameters
+    ----------
+    share : Tensor of shape (sites,)
+    total : int
+    low, high : int
+        Smallest and largest quota of a site.
+
+    Returns
+    -------
+    Tensor of shape (sites,), int64
     """
-    k = (share.double() * total).floor().long().clamp(low, high)
-    missing = total - k.sum()
-    give = torch.argsort(share, descending=True, stable=True)
-    take = torch.argsort(share, stable=True)
-    k = k + _dealt(high - k, give, missing.clamp(min=0))
-    return k - _dealt(k - low, take, (-missing).clamp(min=0))
+    quota = (share.double() * total).floor().long().clamp(low, high)
+    missing = total - quota.sum()
+    largest_first = torch.argsort(share, descending=True, stable=True)
+    smallest_first = torch.argsort(share, stable=True)
+    quota = quota + _fill(high - quota, largest_first, missing.clamp(min=0))
+    return quota - _fill(quota - low, smallest_first, (-missing).clamp(min=0))
 
 
-def _dealt(room: Tensor, order: Tensor, amount: Tensor) -> Tensor:
-    """Deal out `amount` along `order`, each site taking what it has room for."""
-    sorted_room = room[order]
-    before = sorted_room.cumsum(0) - sorted_room
-    got = torch.minimum((amount - before).clamp(min=0), sorted_room)
-    return torch.zeros_like(room).index_copy(0, order, got)
+def _fill(space: Tensor, order: Tensor, amount: Tensor) -> Tensor:
+    """Split `amount` over sites: each gets what fits into its `space`, in the given order.
+
+    Parameters
+    ----------
+    space : Tensor of shape (sites,), int64
+    order : Tensor of shape (sites,), int64
+        Numbers of the sites, the first to fill first.
+    amount : int64 scalar
+
+    Returns
+    -------
+    Tensor of shape (sites,), int64
+    """
+    sorted_space = space[order]
+    before = sorted_space.cumsum(0) - sorted_space
+    filled = torch.minimum((amount - before).clamp(min=0), sorted_space)
+    return torch.zeros_like(space).index_copy(0, order, filled)

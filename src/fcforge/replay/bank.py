@@ -1,9 +1,14 @@
-"""The bank: every subject a learner may train on, prepared once, addressed by row.
+"""The bank: all subjects that may be trained on, each prepared for the model once.
 
-Rows are grouped into pools. A pool is one site's training part (or the synthetic subjects that
-a generator made of it) for one seed. Lanes hold integer rows; on a GPU the whole bank lives on
-the device. Test subjects are never put into a bank that a learner can reach, unless the leak
-`context_on_test` is measured on purpose.
+A subject's place in the bank is its row, an integer. Lanes (one training run each: one learner, one
+order of sites, one seed) remember rows in place of FC matrices, so that many lanes share one copy; on
+a GPU the whole bank lives on the device. Rows are grouped into pools. A pool is one site's training
+part, or the synthetic subjects that a generator made of it, for one seed.
+
+Test subjects are never put into a bank that a learner can reach, unless the leak `context_on_test` is
+measured on purpose.
+
+Shapes: n rows, R ROIs.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -26,10 +31,17 @@ MOST_KNOWN = 600  # results kept by `Bank.once`; pairs of pools of twenty sites 
 
 
 def gather(inputs: Inputs, rows: Tensor) -> Inputs:
-    """Return the prepared inputs of some rows."""
+    """Return the prepared inputs of some rows of the bank.
+
+    Parameters
+    ----------
+    inputs : dict of Tensor
+        Prepared inputs of all rows (`Bank.inputs`).
+    rows : Tensor of int64, of any shape
+    """
     if rows.device.type != "cpu" or rows.dim() != 1:
         return {k: v[rows] for k, v in inputs.items()}
-    # three times as fast on a CPU
+    # three times as fast as an index on a CPU
     return {k: v.index_select(0, rows) for k, v in inputs.items()}
 
 
@@ -39,14 +51,16 @@ def joined(parts: Sequence[Inputs]) -> Inputs:
 
 
 class PoolName(NamedTuple):
-    """Stable name of a pool, which a store writes instead of row numbers.
+    """Name of a pool that is the same in every process, unlike row numbers; stores write it.
 
     Attributes
     ----------
     kind : str
         ``"real"``, ``"synthetic"``, ``"public"``, or ``"test"`` under the `context_on_test` leak.
     site : str
+        Name of the site.
     seed : int
+        Seed of the split and of the generator.
     part : str
         Part of the site: ``"train"``, ``"train+val"``, ``"val"`` or ``"test"``.
     size : int
@@ -79,14 +93,19 @@ class Bank:
     ----------
     device : torch.device or str
         Where FC and prepared inputs live.
+
+    Attributes
+    ----------
+    y : Tensor of shape (n,)
+        Labels of all rows.
+    weight : Tensor of shape (n,), float64, or None
+        Training weights of all rows; None while no pool has weights.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
         self._fc: dict[PoolName, Tensor] = {}
-        # labels of all rows
         self.y = torch.empty(0, dtype=torch.int64, device=self.device)
-        # weights of all rows, float64; None while no pool has weights
         self.weight: Tensor | None = None
         self._pools: dict[PoolName, range] = {}
         self._prepared: dict[Model, tuple[int, Inputs]] = {}
@@ -100,7 +119,10 @@ class Bank:
         return name in self._pools
 
     def add(self, name: PoolName, batch: FCBatch) -> Tensor:
-        """Put a pool into the bank and return its rows; an existing pool stays as it is."""
+        """Add the subjects of a pool and return their rows (n,).
+
+        If the bank has a pool of this name already, it stays as it is and its rows are returned.
+        """
         if name not in self._pools:
             self._pools[name] = range(self._n, self._n + len(batch))
             self._fc[name] = batch.fc.to(self.device)
@@ -120,21 +142,24 @@ class Bank:
     def fc(self, rows: Tensor) -> Tensor:
         """Return the FC (n, R, R) of some rows."""
         names, pool, item = self.address(rows)
-        like = next(iter(self._fc.values()))
-        fc = like.new_empty(len(rows), *like.shape[1:])
+        any_pool = next(iter(self._fc.values()))
+        fc = any_pool.new_empty(len(rows), *any_pool.shape[1:])
         for i, name in enumerate(names):
             inside = pool == i
             fc[inside.to(self.device)] = self._fc[name][item[inside].to(self.device)]
         return fc
 
     def inputs(self, model: Model) -> Inputs:
-        """Return the prepared inputs of all rows; each subject is prepared once."""
-        done, cached = self._prepared.get(model, (0, {}))
-        if done < self._n:
-            parts = [cached] if done else []
+        """Return the inputs of all rows as `Model.prepare` computes them.
+
+        They are cached, so that each subject is prepared once per model.
+        """
+        n_prepared, cached = self._prepared.get(model, (0, {}))
+        if n_prepared < self._n:
+            parts = [cached] if n_prepared else []
             for name, pool in self._pools.items():
                 # each pool on its own: a batch's size can change the last digit
-                if pool.start >= done and len(pool):
+                if pool.start >= n_prepared and len(pool):
                     parts += map(model.prepare, self._fc[name].split(CHUNK))
             cached = joined(parts)
             self._prepared[model] = (self._n, cached)
@@ -147,22 +172,28 @@ class Bank:
         """
         x = self.inputs(model)["edges"]
         names, pool, item = self.address(rows)
-        by_pool = torch.argsort(pool, stable=True)  # as they are, if rows are in order
+        by_pool = torch.argsort(pool, stable=True)
         items = item[by_pool].to(self.device).split(torch.bincount(pool).tolist())
         parts = list(zip(names, items, strict=True))
-        lines = [
+        bands = [
             torch.cat([self._block(x, model, a, b)[i][:, j] for b, j in parts], 1)
             for a, i in parts
         ]
-        whole = torch.cat(lines)
-        back = torch.argsort(by_pool).to(self.device)
-        return whole if bool((by_pool.diff() > 0).all()) else whole[back][:, back]
+        products = torch.cat(bands)  # rows sorted by pool
+        if bool((by_pool.diff() > 0).all()):
+            return products  # they were sorted already
+        original = torch.argsort(by_pool).to(self.device)
+        return products[original][:, original]
 
     def _block(self, x: Tensor, model: Model, a: PoolName, b: PoolName) -> Tensor:
-        """Return the cached inner products of two pools with edges x."""
+        """Return the inner products of all subjects of pool `a` with those of pool `b`, cached.
+
+        `x` holds the edges of all rows of the bank, prepared by `model`.
+        """
         first, second = sorted((a, b))
 
         def multiply() -> Tensor:
+            """Compute the products for the cache, in which either order of the pools is one entry."""
             left, right = (
                 x[self._pools[p].start : self._pools[p].stop] for p in (first, second)
             )
@@ -172,7 +203,10 @@ class Bank:
         return block if a == first else block.T
 
     def once(self, name: Hashable, compute: Callable[[], T]) -> T:
-        """Return the result of `compute`, cached by name; the latest few hundred are kept."""
+        """Return the result of `compute`, which is called only if no result of this name is cached.
+
+        The cache keeps the latest `MOST_KNOWN` results. Lanes share it.
+        """
         if name not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
@@ -181,15 +215,19 @@ class Bank:
 
     # -- addresses -----------------------------------------------------------------------------
     def address(self, rows: Tensor) -> tuple[list[PoolName], Tensor, Tensor]:
-        """Turn rows into addresses, which a store writes so that no subject is copied into it.
+        """Turn rows into addresses, which have a meaning in other processes, too.
+
+        A store writes addresses, so that no subject's data are copied into it.
 
         Returns
         -------
         pools : list of PoolName
             Pools that contain some of the rows.
-        pool, item : Tensor of shape (n,), int64
-            Place of each row's pool among these, and of the row in its pool; -1 for empty slots
-            (row -1). Both are on the CPU, to avoid one synchronisation with a GPU per pool.
+        pool : Tensor of shape (n,), int64
+            Number of each row's pool in the list; -1 for an empty slot (row -1).
+        item : Tensor of shape (n,), int64
+            Number of the row in its pool; -1 for an empty slot. `pool` and `item` are on the CPU, to
+            avoid one synchronisation with a GPU per pool.
         """
         rows = rows.cpu()
         pools: list[PoolName] = []
@@ -253,29 +291,31 @@ class PublicView:
 
 @dataclass
 class SiteView:
-    """The open site as a method sees it: its training subjects, nothing else.
+    """The site that is being learned, as a method sees it: its training subjects, nothing else.
 
     The engine seals the view after ``end_site``; from then on every access raises `SealedError`.
 
     Parameters
     ----------
     name : str
+        Name of the site.
     position : int
         Number of sites learned before this one.
     bank : Bank
     train, val : Tensor
-        Rows of the learning and validation parts.
+        Bank rows of the learning and validation parts.
     synthesise : callable or None
-        Generates n synthetic subjects of the site, or reads them from a cache, and returns their
-        rows.
+        Generates a number of synthetic subjects of the site, or reads them from a cache, and returns
+        their bank rows. None for a learner without generator.
     leaked : Tensor or None
-        Rows of the site's test subjects, only ever given under the `context_on_test` leak.
+        Bank rows of the site's test subjects, only under the `context_on_test` leak.
     public : PublicView or None
         The public subjects, in a run that has some.
     seed : int
-        Of the run, for what depends on the site alone.
+        Seed of the run, for draws that must not depend on the order of sites.
     wanted : bool
-        Whether the model after this site will be evaluated; False if the site is only shown.
+        Whether the model after this site will be evaluated. If not, a method in closed form can put
+        its computation off.
     rng : torch.Generator
         Random generator for draws in ``end_site``.
     """
@@ -297,11 +337,11 @@ class SiteView:
         """Refuse all further access."""
         self.open = False
 
-    def _check(self, what: str) -> None:
-        """Raise `SealedError` if the site has been sealed."""
+    def _check(self, data: str) -> None:
+        """Raise `SealedError` if the site has been sealed; `data` names what was to be read."""
         if not self.open:
             raise SealedError(
-                f"the {what} of site '{self.name}' cannot be read after the site was sealed.",
+                f"the {data} of site '{self.name}' cannot be read after the site was sealed.",
                 do="A learner may use a site's subjects only between begin_site and end_site.",
             )
 
@@ -313,22 +353,22 @@ class SiteView:
 
     @property
     def y(self) -> Tensor:
-        """Their labels (n,)."""
+        """Labels (n,) of the site's training subjects."""
         return self.bank.y[self.rows]
 
     @property
     def weight(self) -> Tensor | None:
-        """Their weights (n,), float64; None if all are 1."""
+        """Weights (n,) of the site's training subjects, float64; None if all are 1."""
         weight = self.bank.weight
         return None if weight is None else weight[self.rows]
 
     @property
     def fc(self) -> Tensor:
-        """Their FC (n, R, R)."""
+        """FC (n, R, R) of the site's training subjects."""
         return self.bank.fc(self.rows)
 
     def inputs(self, model: Model) -> Inputs:
-        """Return their prepared inputs."""
+        """Return the prepared inputs of the site's training subjects."""
         return gather(self.bank.inputs(model), self.rows)
 
     def synthetic(self, n: int) -> Tensor:

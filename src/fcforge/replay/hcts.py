@@ -1,12 +1,20 @@
-r"""Hierarchical contextual Thompson sampling: which K remembered subjects to replay next.
+r"""Hierarchical contextual Thompson sampling (HCTS): which remembered subjects to replay next.
 
-Two levels. Sites: the context is [accuracy, forgetting] on held-out subjects of each site; a
-Thompson draw estimates the gain of replaying the site, and the budget is split accordingly.
-Subjects of a site: the context is [margin, closeness]; after a Thompson draw the best go on a
-shortlist, of which those that lie far apart in readout space are taken. The reward is the fall of
-the site's cross-entropy on its held-out subjects.
+At a refresh, every few epochs, the sampler chooses `capacity` (K in the paper) of the synthetic
+subjects of past sites, the candidates. It works on two levels.
 
-All tensors are those of one lane: T past sites, C candidates and D held-out subjects per site.
+- Sites: the context is [accuracy, forgetting] on held-out synthetic subjects of each site. A
+  Thompson draw estimates the gain of replaying the site, and the budget is split accordingly into
+  one quota per site.
+- Subjects of a site: the context is [margin, closeness]: how sure the network is, and how typical
+  the subject is of its class. After a Thompson draw the best go on a shortlist, of which those that
+  lie far apart in readout space are taken.
+
+The reward of a choice is the fall of the site's cross-entropy on its held-out subjects until the next
+refresh.
+
+All tensors are those of one training run: T past sites, C candidates and D held-out subjects per site.
+In the code phi is a site's context and psi a subject's.
 
 Examples
 --------
@@ -71,8 +79,9 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
-    active : Tensor of shape (min(K, T C),), int64
-        Memory slots, grouped by site.
+    active : Tensor of shape (min(capacity, T C),), int64
+        Memory slots of the chosen subjects, grouped by site. Slot ``t C + i`` holds candidate i of
+        site t.
     quota : Tensor of shape (T,), int64
         Number of active slots of each site.
     share : Tensor of shape (T,)
@@ -91,17 +100,17 @@ class HCTSState(NamedTuple):
     Attributes
     ----------
     sites, subjects : Moments
-        Of the two levels' bandits.
+        What the bandits of the two levels have learned.
     best : Tensor of shape (T,)
-        Best accuracy so far, at the ends of sites.
+        Each site's best accuracy so far, measured when a site ends; forgetting is the loss from it.
     ce : Tensor of shape (T,)
-        Cross-entropy at the last refresh.
+        Each site's cross-entropy at the last refresh.
     seen : Tensor of shape (T,), bool
         Whether the site took part in a refresh.
     phi : Tensor of shape (T, 2)
         Contexts of the sites at the last refresh.
     psi_outer, psi_mean : Tensor of shape (T, 2, 2) and (T, 2)
-        Moments of the contexts of the subjects chosen then.
+        Means of outer products and of contexts of the subjects chosen at the last refresh.
     prototypes : Prototypes
         Running means (T, n_classes, d) and covariances (T, n_classes, d, d) of the candidates'
         readouts, for variants that keep them and models that learn their readouts.
@@ -128,8 +137,8 @@ class HCTSState(NamedTuple):
 class HCTS(Checked, metaclass=Variants):
     """The sampler; this class is the variant ``"stable"``, from which the others derive.
 
-    Rewards are centred at zero, expected gains are not standardised, closeness is measured in
-    units of the class (`fcforge.replay.selection.closeness`), and the bandits are ridge
+    In this variant rewards are centred at zero, expected gains are not standardised, closeness is
+    measured in units of the class (`fcforge.replay.selection.closeness`), and the bandits are ridge
     regressions that keep their prior. docs/forge.md lists all differences.
 
     Parameters
@@ -137,11 +146,12 @@ class HCTS(Checked, metaclass=Variants):
     reward_scale : float
         Fall of the cross-entropy at which the uncentred reward is 0.73.
     temperature, floor : float
-        See `fcforge.replay.bandit.shares`.
+        How sharply the budget follows the expected gains, and which part of it is split evenly
+        (`fcforge.replay.bandit.shares`).
     shortlist : int
-        Length of the shortlist, in quotas.
+        Length of a site's shortlist, in multiples of its quota.
     sites, subjects : Bandit
-        How the two levels learn.
+        The bandits of the two levels.
     variant : {"stable", "paper", "authors"}
         Class to use: this one, `PaperHCTS` or `AuthorsHCTS`.
     """
@@ -165,7 +175,7 @@ class HCTS(Checked, metaclass=Variants):
     def start(
         self, device: torch.device | str, n_classes: int = 2, readout: int = 0
     ) -> HCTSState:
-        """Return the state before the first site: no arm.
+        """Return the state before the first site, with no arm (T = 0).
 
         Parameters
         ----------
@@ -184,7 +194,7 @@ class HCTS(Checked, metaclass=Variants):
         return pytree.tree_map(lambda value: value[:0], arm)
 
     def add_site(self, state: HCTSState, accuracy: Tensor) -> HCTSState:
-        """Return the state with one more arm, whose best accuracy so far is `accuracy` ()."""
+        """Return the state with one more site, whose best accuracy so far is `accuracy` (scalar)."""
         arm = self._arm(accuracy)
         if state.prototypes:
             empty = (part.new_zeros(1, *part.shape[1:]) for part in state.prototypes)
@@ -192,10 +202,14 @@ class HCTS(Checked, metaclass=Variants):
         return pytree.tree_map(lambda old, new: torch.cat([old, new]), state, arm)
 
     def averages(self, state: HCTSState) -> Averages | None:
-        """Return the running averages that measure closeness; None for the present readouts."""
+        """Return the running averages of class means and covariances that closeness refers to.
+
+        None where closeness refers to the present readouts, as in this variant.
+        """
         return None
 
     def _arm(self, accuracy: Tensor) -> HCTSState:
+        """Return the state of one new site (T = 1) whose best accuracy is `accuracy` (scalar)."""
         device = accuracy.device
         return HCTSState(
             sites=self.sites.start(device),
@@ -218,11 +232,11 @@ class HCTS(Checked, metaclass=Variants):
         ----------
         state : HCTSState
         contexts : Contexts
-            Under the current network.
+            Of all sites and candidates, computed with the current network.
         key : Tensor, int32 scalar
             Random key.
         capacity : int
-            K, the number of subjects to choose.
+            Number of subjects to choose.
 
         Returns
         -------
@@ -235,7 +249,7 @@ class HCTS(Checked, metaclass=Variants):
         return self.looked(state, contexts), choice
 
     def looked(self, state: HCTSState, contexts: Contexts) -> HCTSState:
-        """Return the state with what the next refresh compares with."""
+        """Return the state with the cross-entropies that the next refresh computes its reward from."""
         seen = torch.ones_like(state.seen)
         state = state._replace(ce=contexts.ce, seen=seen)
         if contexts.prototypes:
@@ -254,7 +268,16 @@ class HCTS(Checked, metaclass=Variants):
         return reward(state.ce, ce, self.reward_scale) - 0.5
 
     def credit(self, state: HCTSState, gain: Tensor, seen: Tensor) -> HCTSState:
-        """Update both levels with the rewards `gain` (T,) of the sites where `seen` (T,)."""
+        """Update the bandits of both levels with the rewards of the last choice.
+
+        Parameters
+        ----------
+        state : HCTSState
+        gain : Tensor of shape (T,)
+            Reward of each site.
+        seen : Tensor of shape (T,), bool
+            Sites that earned a reward; the others stay as they are.
+        """
         phi = state.phi
         outer = phi[:, :, None] * phi[:, None, :]
         by_site = gain[:, None]
@@ -267,19 +290,25 @@ class HCTS(Checked, metaclass=Variants):
     def choose(
         self, state: HCTSState, contexts: Contexts, key: Tensor, capacity: int
     ) -> tuple[HCTSState, Choice]:
-        """Choose `capacity` subjects and note their contexts in the state."""
+        """Choose `capacity` subjects and note their contexts in the state.
+
+        Arguments and results are those of `refresh`.
+        """
         forgetting = (state.best - contexts.accuracy).clamp(min=0)
         phi = torch.stack([contexts.accuracy, forgetting], -1)
         sites, candidates = contexts.psi.shape[:2]
+        # site level: a Thompson draw of the weights predicts the gain of every site
         w = self.sites.draw(state.sites, normal(fold(key, 1), (sites, 2)))
-        v = self.subjects.draw(state.subjects, normal(fold(key, 2), (sites, 2)))
         share = self.shares((phi * w).sum(-1))
         quota, total = self.deal(share, capacity, candidates)
+        # subject level: the best by a second draw are shortlisted, the farthest of them taken
+        v = self.subjects.draw(state.subjects, normal(fold(key, 2), (sites, 2)))
         score = (contexts.psi * v[:, None, :]).sum(-1)
-        ranked = torch.argsort(score, dim=-1, descending=True, stable=True)
-        listed = torch.argsort(ranked, dim=-1) < self.shortlist * quota[:, None]
+        best_first = torch.argsort(score, dim=-1, descending=True, stable=True)
+        rank = torch.argsort(best_first, dim=-1)
+        shortlisted = rank < self.shortlist * quota[:, None]
         steps = min(capacity, candidates)
-        order = farthest_first(contexts.distance, listed, score, steps)
+        order = farthest_first(contexts.distance, shortlisted, score, steps)
         active, chosen = take_first(order, quota, total, candidates)
         outer, mean = self.moments(contexts.psi, chosen, quota)
         state = state._replace(phi=phi, psi_outer=outer, psi_mean=mean)
@@ -290,7 +319,22 @@ class HCTS(Checked, metaclass=Variants):
         return shares(gain, self.temperature, self.floor)
 
     def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
-        """Return the quotas (T,) of shares (T,), and their sum."""
+        """Turn shares of the budget into numbers of subjects.
+
+        Parameters
+        ----------
+        share : Tensor of shape (T,)
+        capacity : int
+            Number of subjects to choose from all sites.
+        candidates : int
+            Number of candidates of every site.
+
+        Returns
+        -------
+        quota : Tensor of shape (T,), int64
+        total : int
+            Sum of the quotas.
+        """
         cap = torch.full_like(share, candidates, dtype=torch.int64)
         total = min(capacity, share.shape[0] * candidates)
         return quotas(share, capacity, cap), total
@@ -298,7 +342,22 @@ class HCTS(Checked, metaclass=Variants):
     def moments(
         self, psi: Tensor, chosen: Tensor, quota: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""Return means (T, 2, 2) of :math:`\psi\psi^\top` and (T, 2) of psi over the chosen."""
+        r"""Return the moments of the chosen subjects' contexts, from which the bandit learns.
+
+        Parameters
+        ----------
+        psi : Tensor of shape (T, C, 2)
+            Contexts of all candidates.
+        chosen : Tensor of shape (T, C), bool
+        quota : Tensor of shape (T,), int64
+
+        Returns
+        -------
+        outer : Tensor of shape (T, 2, 2)
+            Mean of :math:`\psi\psi^\top` over the chosen subjects.
+        mean : Tensor of shape (T, 2)
+            Mean of :math:`\psi` over them.
+        """
         outer, mean = self.summed_moments(psi, chosen, quota)
         return outer / quota.clamp(min=1)[:, None, None].float(), mean
 
@@ -306,20 +365,31 @@ class HCTS(Checked, metaclass=Variants):
     def summed_moments(
         psi: Tensor, chosen: Tensor, quota: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""Return the sum of :math:`\psi\psi^\top` and the mean of psi over the chosen subjects."""
-        picked = psi * chosen[:, :, None]
+        r"""Return the sum of :math:`\psi\psi^\top` and the mean of psi over the chosen subjects.
+
+        Arguments as of `moments`.
+        """
+        chosen_psi = psi * chosen[:, :, None]
         count = quota.clamp(min=1)[:, None].float()
-        return picked.transpose(1, 2) @ picked, picked.sum(1) / count
+        return chosen_psi.transpose(1, 2) @ chosen_psi, chosen_psi.sum(1) / count
 
     def closeness(self, z: Tensor, y: Tensor, n_classes: int) -> Tensor:
-        """Return how typical each subject of a site is of its class."""
+        """Return how typical each subject (n,) of a site is of its class, from readouts z (n, d)."""
         return selection.closeness(z, y, n_classes)
 
     # -- one training step -----------------------------------------------------------------------
     def draw_slots(
         self, choice: Choice, key: Tensor, size: int
     ) -> tuple[Tensor, Tensor]:
-        """Draw about `size` of the chosen slots with replacement, equally many of every site.
+        """Draw about `size` of the chosen subjects with replacement, equally many of every site.
+
+        Parameters
+        ----------
+        choice : Choice
+        key : Tensor, int32 scalar
+            Random key.
+        size : int
+            Size of a replay batch; it is rounded up to a multiple of the number of sites.
 
         Returns
         -------
@@ -329,7 +399,9 @@ class HCTS(Checked, metaclass=Variants):
             no part.
         """
         active, quota, _ = choice
-        first = quota.cumsum(0) - quota
+        first = (
+            quota.cumsum(0) - quota
+        )  # place of each site's first subject in `active`
         sites = quota.shape[0]
         u = uniform(key, (sites, -(-size // sites)))
         place = first[:, None] + _below(u, quota[:, None])
@@ -375,9 +447,9 @@ class PaperHCTS(HCTS):
     def moments(
         self, psi: Tensor, chosen: Tensor, quota: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Sum the outer products over the choice, but spread the reward evenly over it.
+        """Return the sum of outer products, but the mean of contexts, over the chosen subjects.
 
-        The estimate therefore shrinks with the quota.
+        So does the paper. The bandit's estimate therefore shrinks as the quota grows.
         """
         return self.summed_moments(psi, chosen, quota)
 
@@ -386,7 +458,10 @@ class PaperHCTS(HCTS):
         return selection.paper_closeness(z, y, n_classes)
 
     def averages(self, state: HCTSState) -> Averages | None:
-        """Return the running averages; None where readouts never change: they are their own."""
+        """Return the running averages that closeness refers to.
+
+        None where readouts never change, because the averages then equal the present values.
+        """
         if not state.prototypes:
             return None
         weight = self.prototype_weight
@@ -397,10 +472,15 @@ class PaperHCTS(HCTS):
 class AuthorsHCTS(PaperHCTS):
     """The sampler of the authors' code.
 
-    It credits the choice just made, before any training on it (the first earns 1/2), also chooses
-    when a site ends, gives every site `LEAST_SHARE` of the budget, keeps quotas within `LIMITS`,
-    and replays sites in proportion to their shares. Every update of the running averages adds
-    `UPDATE_JITTER` to the covariances, so that it accumulates to five times that.
+    Its differences from the paper's text:
+
+    - A reward is credited to the choice just made, before any training on it; the first choice earns
+      1/2.
+    - Subjects are also chosen when a site ends.
+    - Every site gets `LEAST_SHARE` of the budget, and quotas stay within `LIMITS`.
+    - Batches draw sites in proportion to their shares, not equally.
+    - Every update of the running averages adds `UPDATE_JITTER` to the covariances' diagonals, which
+      accumulates to five times that.
     """
 
     temperature: float = 0.3
@@ -428,7 +508,7 @@ class AuthorsHCTS(PaperHCTS):
         return shares(standardised(gain), self.temperature, floor)
 
     def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
-        """Return the quotas (T,) of shares (T,) within `LIMITS`, and their sum."""
+        """Turn shares of the budget into quotas within `LIMITS`; see `HCTS.deal`."""
         sites = share.shape[0]
         low, high = (min(limit, candidates) for limit in self.LIMITS)
         low = min(low, capacity // sites)
@@ -438,7 +518,14 @@ class AuthorsHCTS(PaperHCTS):
     def draw_slots(
         self, choice: Choice, key: Tensor, size: int
     ) -> tuple[Tensor, Tensor]:
-        """Draw `size` of the chosen slots with replacement, sites in proportion to their shares."""
+        """Draw `size` of the chosen subjects with replacement, sites in proportion to their shares.
+
+        Returns
+        -------
+        slots : Tensor of shape (size,), int64
+        weight : Tensor of shape (size,)
+            1 / size each.
+        """
         active, quota, share = choice
         assert isinstance(share, Tensor)  # this variant's states keep it
         first = quota.cumsum(0) - quota
@@ -455,13 +542,14 @@ SAMPLERS: Mapping[str, HCTS] = {word: cls() for word, cls in HCTS.variants.items
 
 
 def even_choice(noise: Tensor, capacity: int, sampler: HCTS) -> Choice:
-    """Choose with equal shares and at random: the comparison that HCTS is to beat.
+    """Choose subjects at random with equal shares of all sites, as a comparison for HCTS.
 
     Parameters
     ----------
     noise : Tensor of shape (T, C)
-        Uniform random numbers.
+        Uniform random numbers, one per candidate.
     capacity : int
+        Number of subjects to choose.
     sampler : HCTS
         Its `deal` turns shares into quotas.
     """
@@ -475,35 +563,40 @@ def even_choice(noise: Tensor, capacity: int, sampler: HCTS) -> Choice:
 def take_first(
     order: Tensor, quota: Tensor, total: int, n: int
 ) -> tuple[Tensor, Tensor]:
-    """Take the first `quota` subjects of each site's order.
+    """Take as many subjects as its quota from the beginning of each site's order.
+
+    It is written without a loop over sites, because quotas are tensors under ``vmap``.
 
     Parameters
     ----------
     order : Tensor of shape (T, steps), int64
-        Places among a site's n candidates.
+        Numbers of a site's candidates, the first to take first.
     quota : Tensor of shape (T,), int64
     total : int
-        Their sum.
+        Sum of the quotas.
     n : int
+        Number of candidates of every site.
 
     Returns
     -------
     active : Tensor of shape (total,), int64
-        Memory slots.
+        Memory slots of the subjects taken, grouped by site.
     chosen : Tensor of shape (T, n), bool
+        Whether each candidate is taken.
     """
     sites, steps = order.shape
     place = torch.arange(total, device=order.device)
     ends = quota.cumsum(0)
-    past = (place[:, None] >= ends[None, :]).sum(1)
-    site = past.clamp(max=sites - 1)
-    within = (place - (ends - quota)[site]).clamp(0, steps - 1)
-    active = site * n + order[site, within]
-    wanted = torch.arange(steps, device=order.device)[None, :] < quota[:, None]
-    hit = order[:, :, None] == torch.arange(n, device=order.device)  # (T, steps, n)
-    return active, (hit & wanted[:, :, None]).any(1)
+    sites_before = (place[:, None] >= ends[None, :]).sum(1)
+    site = sites_before.clamp(max=sites - 1)
+    step = (place - (ends - quota)[site]).clamp(0, steps - 1)
+    active = site * n + order[site, step]
+    in_quota = torch.arange(steps, device=order.device)[None, :] < quota[:, None]
+    candidates = torch.arange(n, device=order.device)
+    is_candidate = order[:, :, None] == candidates  # (T, steps, n)
+    return active, (is_candidate & in_quota[:, :, None]).any(1)
 
 
 def _below(u: Tensor, n: Tensor) -> Tensor:
-    """Turn uniform numbers (which may round to 1) into whole numbers below n."""
+    """Turn uniform numbers u in [0, 1] (which may round to 1) into whole numbers below n."""
     return torch.minimum((u * n).long(), n - 1)

@@ -1,12 +1,15 @@
 """A memory of fixed capacity: subjects with their labels and their teacher's outputs.
 
 The tensors of a memory have one slot per subject. Filled slots come first; empty ones have row and
-site -1. Subjects are held by bank row: stores write addresses in their place, chains write FC.
+site -1. A subject is held as its row in the bank (`fcforge.replay.bank`). The teacher is the network
+at the time when the subject entered.
 
-A real subject gets a priority on entry and keeps it. A full memory keeps the highest priorities:
-over all subjects (with random priorities that is reservoir sampling, a uniform sample of all
-subjects seen) or within every (site, class) cell, so that cells stay equal as sites come. Nothing
-has to be drawn again, and no subject can enter twice.
+In a memory of real subjects each gets a priority on entry and keeps it. A full memory keeps the
+highest priorities: over all subjects (with random priorities that is reservoir sampling, a uniform
+sample of all subjects seen) or within every cell of site and class, so that cells stay equal as
+sites come. Nothing has to be drawn again, and no subject can enter twice.
+
+Shapes: n slots, b subjects of a batch, d numbers of a readout.
 """
 
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -31,14 +34,15 @@ class Memory(NamedTuple):
     Attributes
     ----------
     rows : Tensor of shape (n,), int64
-    y : Tensor of shape (n,), int64, or float32 of a number
+        Bank rows.
+    y : Tensor of shape (n,), int64, or float32 where the target is a number
         Labels.
     logits : Tensor of shape (n, n_outputs)
-        Logits u of the network when the subject entered.
+        The teacher's logits u.
     embedding : Tensor of shape (n, d)
-        Readouts r of that network.
+        The teacher's readouts r.
     site : Tensor of shape (n,), int64
-        Position of the subject's site.
+        Number of the subject's site in the order of sites.
     """
 
     rows: Rows
@@ -60,12 +64,14 @@ class RankedMemory(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Remembered subjects of one training step, with their teacher's outputs.
+    """Remembered subjects that one training step replays, with their teacher's outputs.
 
     Attributes
     ----------
-    inputs, y
-        Prepared inputs and labels (b,).
+    inputs : dict of Tensor
+        Prepared inputs of the subjects.
+    y : Tensor of shape (b,)
+        Labels.
     logits : Tensor of shape (b, n_outputs)
         Teacher logits u, stored when the subject entered the memory.
     embedding : Tensor of shape (b, d)
@@ -87,7 +93,18 @@ class Replay(NamedTuple):
 def empty_memory(
     capacity: int, width: int, device: torch.device | str, n_outputs: int = 2
 ) -> Memory:
-    """Return a memory of `capacity` free slots for subjects with a readout of `width` numbers."""
+    """Return a memory of free slots.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of slots.
+    width : int
+        Length of a readout.
+    device : torch.device or str
+    n_outputs : int
+        Number of logits; 1 where the target is a number.
+    """
     label_type = torch.float32 if n_outputs == 1 else torch.int64
     return Memory(
         rows=torch.full((capacity,), -1, dtype=torch.int64, device=device),
@@ -99,7 +116,7 @@ def empty_memory(
 
 
 def ranked(memory: Memory, priority: Tensor) -> RankedMemory:
-    """Return the memory with priorities."""
+    """Return the memory with priorities (n,) of its subjects added."""
     return RankedMemory(*memory, priority=priority)
 
 
@@ -110,7 +127,10 @@ def joined(first: M, second: M) -> M:
 
 
 def wiped(memory: M, gone: Tensor) -> M:
-    """Return the memory with the slots where `gone` (n,) is true free again, in place."""
+    """Return a copy of the memory in which the slots where `gone` (n,) is true are free.
+
+    The other subjects stay in their slots.
+    """
     parts = {name: value.clone() for name, value in memory._asdict().items()}
     for name, value in parts.items():
         value[gone] = FREE.get(name, 0)
@@ -120,7 +140,7 @@ def wiped(memory: M, gone: Tensor) -> M:
 def recall(
     memory: Memory | RankedMemory, inputs: Inputs, slots: Tensor, weight: Tensor
 ) -> Replay:
-    """Return the remembered subjects in some slots; an empty slot must have weight zero.
+    """Return the remembered subjects in some slots as a replay batch.
 
     Parameters
     ----------
@@ -129,6 +149,7 @@ def recall(
         Prepared inputs of all rows of the bank.
     slots : Tensor of shape (b,), int64
     weight : Tensor of shape (b,)
+        Weights of the subjects in a mean; that of an empty slot must be zero.
     """
     rows = memory.rows[slots].clamp(min=0)
     return Replay(
@@ -142,19 +163,26 @@ def recall(
 
 
 def drawn_by_weight(replay: Replay, weight: Tensor, key: Tensor) -> Replay:
-    r"""Draw as many subjects of a step again, with replacement, in proportion to their weights.
+    r"""Resample a replay batch in proportion to the subjects' training weights (``sample_weight``).
 
-    Subject i is drawn in proportion to :math:`v_i w_i`, v its weight in the step's mean and w its
-    weight in training. Every loss of the replayed subjects then sees the weights. The draw is
-    systematic: a subject that is due k.3 times comes k or k + 1 times.
+    Subject i is drawn, with replacement, in proportion to :math:`v_i w_i`, where v is its weight in
+    the batch's mean and w its training weight. Every loss of the batch then respects the training
+    weights without knowing them. The draw is systematic: a subject that is due 2.3 times comes two
+    or three times.
 
     Parameters
     ----------
     replay : Replay
-        With `rows`.
+        Batch with `rows`.
     weight : Tensor
         Training weights of all rows of the bank.
     key : Tensor, int32 scalar
+        Random key.
+
+    Returns
+    -------
+    Replay
+        As many subjects, with equal weights in a mean.
     """
     assert replay.rows is not None
     mass = replay.weight * weight[replay.rows].to(replay.weight)
@@ -178,14 +206,19 @@ def systematic(mass: Tensor, shift: Tensor) -> Tensor:
     Parameters
     ----------
     mass : Tensor of shape (n,)
-        At least zero, one positive.
+        Non-negative, at least one of them positive.
     shift : Tensor, scalar
         Random number in [0, 1).
+
+    Returns
+    -------
+    Tensor of shape (n,), int64
+        Place i occurs ``n mass_i / mass.sum()`` times, rounded up or down.
     """
     n = len(mass)
     upper = mass.cumsum(0)
-    at = (torch.arange(n, device=mass.device) + shift) / n * upper[-1]
-    return torch.searchsorted(upper, at.to(upper), right=True).clamp(max=n - 1)
+    grid = (torch.arange(n, device=mass.device) + shift) / n * upper[-1]
+    return torch.searchsorted(upper, grid.to(upper), right=True).clamp(max=n - 1)
 
 
 def uniform_slots(rows: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -194,8 +227,9 @@ def uniform_slots(rows: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]
     Parameters
     ----------
     rows : Tensor of shape (n,), int64
-        Of the memory.
+        Bank rows in the memory's slots, -1 in free ones.
     key : Tensor, int32 scalar
+        Random key.
     size : int
 
     Returns
@@ -212,7 +246,7 @@ def uniform_slots(rows: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]
 
 
 def random_priority(n: int, rng: torch.Generator, device: torch.device | str) -> Tensor:
-    """Draw priorities (n,) for uniform sampling."""
+    """Draw the priorities (n,) with which a memory is a uniform sample of all subjects seen."""
     return torch.rand(n, generator=rng, dtype=torch.float64).to(device)
 
 
@@ -237,9 +271,18 @@ def highest(priority: Tensor, n: int) -> Tensor:
 
 
 def highest_per_cell(priority: Tensor, cell: Tensor, capacity: int) -> Tensor:
-    """Return the places of the highest priorities, with equal shares of `capacity` per cell."""
-    names = cell.unique().tolist()
-    members = [(cell == name).nonzero()[:, 0] for name in names]
+    """Return the places of the highest priorities within every cell, in order of entry.
+
+    Parameters
+    ----------
+    priority : Tensor of shape (n,)
+    cell : Tensor of shape (n,)
+        Number of each subject's cell, for example of its site and class.
+    capacity : int
+        Number of places over all cells. Cells share it equally; what a small cell leaves goes to
+        the others.
+    """
+    members = [(cell == number).nonzero()[:, 0] for number in cell.unique().tolist()]
     sizes = torch.tensor([len(member) for member in members])
     shares = quotas(torch.ones(len(members)), capacity, sizes).tolist()
     kept = []
@@ -249,7 +292,7 @@ def highest_per_cell(priority: Tensor, cell: Tensor, capacity: int) -> Tensor:
 
 
 def admit(memory: M, new: M, rule: Rule) -> M:
-    """Offer new subjects to a memory and return the memory.
+    """Offer new subjects to a memory, which keeps the highest priorities of old and new ones.
 
     Parameters
     ----------
@@ -258,11 +301,16 @@ def admit(memory: M, new: M, rule: Rule) -> M:
     new : NamedTuple
         The same fields, without free slots.
     rule : {"reservoir", "balanced"}
-        Keep the highest priorities of all subjects, or of every (site, class) cell.
+        Keep the highest priorities of all subjects, or of every cell of site and class.
+
+    Returns
+    -------
+    NamedTuple
+        The memory after it, with the same number of slots.
     """
     capacity = memory.site.shape[0]
-    held = int((memory.site >= 0).sum())
-    filled = type(memory)(*(value[:held] for value in memory))
+    n_filled = int((memory.site >= 0).sum())
+    filled = type(memory)(*(value[:n_filled] for value in memory))
     offered = joined(filled, new)
     if rule == "reservoir":
         keep = highest(offered.priority, capacity)

@@ -1,7 +1,11 @@
 r"""Criteria for the subjects to replay: uncertain, typical, and far from each other.
 
-Pure functions of one site's candidates, which the sampler calls for every site. Source: FORGE,
-appendix "Sample-Level Contextual Thompson Sampling".
+These are pure functions of one site's candidates (the synthetic subjects to choose from), which the
+sampler `fcforge.replay.hcts` calls for every site. Source: FORGE, appendix "Sample-Level Contextual
+Thompson Sampling".
+
+Shapes: T past sites, C candidates and D held-out subjects per site, n subjects of one site, d numbers
+of a readout.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,11 +21,15 @@ from fcforge.models.base import Output
 from fcforge.replay.state import ABSENT, Absent
 
 Closeness = Callable[[Tensor, Tensor, int], Tensor]
-JITTER = 1e-4  # of the authors' code, added to a covariance that has no full rank
+# added to the diagonal of a covariance that has no full rank; the number is the authors' code's
+JITTER = 1e-4
 
 
 def margin(logits: Tensor) -> Tensor:
-    r"""Return the difference :math:`p_{(1)} - p_{(2)}` (n,) of the two largest probabilities."""
+    r"""Return the difference :math:`p_{(1)} - p_{(2)}` (n,) of the two largest class probabilities.
+
+    It is small where the network is unsure.
+    """
     p = torch.softmax(logits, -1)
     p = p if p.shape[-1] == 2 else p.topk(2, dim=-1).values
     return (p[..., 0] - p[..., 1]).abs()
@@ -30,7 +38,7 @@ def margin(logits: Tensor) -> Tensor:
 def mahalanobis(
     z: Tensor, member: Tensor, ridge: float | None, *, unbiased: bool = False
 ) -> Tensor:
-    r"""Return the distance of each member to the centre of its class, in the class's covariance.
+    r"""Return the Mahalanobis distance of each member of a class to its centre.
 
     .. math:: d_u^2 = (z_u - \mu)^\top (\epsilon I + S)^{-1} (z_u - \mu)
                     = n\,\bigl(1 - n\epsilon\,[(n\epsilon I + G)^{-1}]_{uu}\bigr)
@@ -71,7 +79,7 @@ def mahalanobis(
     else:
         load = n * ridge
     eye = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
-    # by Cholesky, unchecked: what a CUDA graph can hold (a checked one waits for the device)
+    # unchecked Cholesky: a checked one waits for the device, which a CUDA graph does not allow
     factor, _ = torch.linalg.cholesky_ex(gram + load * eye)
     root = torch.linalg.solve_triangular(factor, eye, upper=False)
     left = 1.0 - load * root.square().sum(-2)
@@ -134,10 +142,10 @@ class Prototypes(NamedTuple):
     covariance: Tensor
 
     def closeness(self, z: Tensor, y: Tensor) -> Tensor:
-        r"""Return :math:`1 - \tanh(d_u)` of one site's subjects, `paper_closeness` otherwise.
+        r"""Return :math:`1 - \tanh(d_u)` of one site's subjects.
 
-        The distance d is to the mean of the subject's class, in the covariance of its class plus
-        `JITTER`.
+        The Mahalanobis distance d is to the running mean of the subject's class, in its running
+        covariance plus `JITTER`.
 
         Parameters
         ----------
@@ -193,7 +201,7 @@ class Averages:
     Parameters
     ----------
     prototypes : Prototypes
-        So far, with T sites.
+        Averages so far, with T sites as first dimension.
     seen : Tensor of shape (T,), bool
         Whether a site has prototypes yet.
     alpha : float
@@ -209,7 +217,15 @@ class Averages:
     jitter: float = 0.0
 
     def updated(self, site: int, now: Prototypes) -> Prototypes:
-        """Return the prototypes of one site after its present ones."""
+        """Return the averages of one site after an update.
+
+        Parameters
+        ----------
+        site : int
+            Number of the site.
+        now : Prototypes
+            Mean and covariance of its present readouts.
+        """
         one = torch.ones_like(now.mean[0, 0])
         alpha = torch.where(self.seen[site], self.alpha * one, one)
         mean, covariance = (
@@ -235,28 +251,31 @@ def distances(z: Tensor) -> Tensor:
 def farthest_first(
     distance: Tensor, allowed: Tensor, score: Tensor, steps: int
 ) -> Tensor:
-    """Order the allowed subjects greedily farthest-first, for many sites at once.
+    """Order the allowed subjects of many sites so that neighbours in the order are far apart.
 
-    The order starts with the highest score; each next one has the largest distance to its nearest
-    predecessor. The first k of the order are the greedy choice of k, for every k, so one order
-    serves any quota.
+    The order starts with the highest score; each next subject is the one whose nearest predecessor
+    is farthest away. The first k of the order are the greedy choice of k subjects, for every k, so
+    one order serves any quota.
 
     Parameters
     ----------
     distance : Tensor of shape (sites, n, n)
+        Distances between the subjects of each site.
     allowed : Tensor of shape (sites, n), bool
+        Subjects on the shortlist.
     score : Tensor of shape (sites, n)
+        Score of each subject, which decides on the first one.
     steps : int
         Length of the order, at most n.
 
     Returns
     -------
     Tensor of shape (sites, steps), int64
-        Places of subjects; arbitrary once the allowed ones are used up.
+        Numbers of the subjects; arbitrary once the allowed ones are used up.
     """
     sites, n = allowed.shape
     itself = torch.eye(n, dtype=torch.bool, device=distance.device)
-    # a chosen subject is at -inf from then on
+    # with a distance of -inf to itself, a subject is never chosen again
     blocked = torch.where(itself, -torch.inf, distance)
     best = torch.argmax(torch.where(allowed, score, -torch.inf), dim=1)
     nearest = torch.where(allowed, torch.inf, -torch.inf)
@@ -270,23 +289,23 @@ def farthest_first(
 
 
 class Labelled(NamedTuple):
-    """Bank rows and labels of some subjects."""
+    """Bank rows and labels of some subjects, two tensors of one shape."""
 
     rows: Tensor
     y: Tensor
 
 
 class Contexts(NamedTuple):
-    """Contexts of all sites and candidates under the current network.
+    """What the sampler's bandits know of all sites and candidates, given the current network.
 
     Attributes
     ----------
     accuracy, ce : Tensor of shape (T,)
-        On each site's held-out subjects.
+        Accuracy and cross-entropy on each site's held-out subjects.
     psi : Tensor of shape (T, C, 2)
         Margin and closeness of each candidate.
     distance : Tensor of shape (T, C, C)
-        Between candidates' readouts.
+        Distances between the candidates' readouts.
     prototypes : Prototypes
         Running averages after the present readouts, for samplers that keep them.
     """
@@ -301,7 +320,7 @@ class Contexts(NamedTuple):
 class Geometry(NamedTuple):
     """Closeness (T, C) of all candidates and distances (T, C, C) of their readouts.
 
-    Those of one site without the first dimension.
+    For one site the first dimension is missing.
     """
 
     closeness: Tensor
@@ -337,7 +356,7 @@ def contexts(
     closeness : callable
         `closeness` or `paper_closeness`.
     known : Geometry, optional
-        The geometry of all sites, where readouts never change.
+        Closeness and distances of all sites, where readouts never change; else they are computed.
     averages : Averages, optional
         Running averages from which closeness is measured, in place of `closeness`.
 
@@ -357,39 +376,40 @@ def contexts(
         readouts = out.embedding[:n].float()
         prototypes: Prototypes | Absent = ABSENT
         if known is not None:
-            near, far = (part[t] for part in known)
+            typical, apart = (part[t] for part in known)
         elif averages is not None:
             now = prototypes_of(readouts, y, logits.shape[-1])
             prototypes = averages.updated(t, now)
-            near, far = prototypes.closeness(readouts, y), distances(readouts)
+            typical, apart = prototypes.closeness(readouts, y), distances(readouts)
         else:
-            near, far = geometry(readouts, y, closeness, logits.shape[-1])
-        psi = torch.stack([margin(logits[:n]), near], -1)
-        by_site.append(Contexts(*quality, psi, far, prototypes))
+            typical, apart = geometry(readouts, y, closeness, logits.shape[-1])
+        psi = torch.stack([margin(logits[:n]), typical], -1)
+        by_site.append(Contexts(*quality, psi, apart, prototypes))
     return pytree.tree_map(lambda *sites: torch.stack(sites), *by_site)
 
 
 def held_out_quality(
     logits: Tensor, y: Tensor, filled: Tensor, proxies: int
 ) -> tuple[Tensor, Tensor]:
-    """Return accuracy and cross-entropy on one site's held-out subjects.
+    """Return accuracy and cross-entropy (scalars) on one site's held-out subjects.
 
-    The first `proxies` slots are synthetic. Under the leak `context_on_test` the site's whole
-    test part follows: the accuracy is then that of the test subjects, and the cross-entropy (the
-    reward) that of the proxies, as in the authors' code.
+    The first `proxies` slots are synthetic subjects. Under the leak `context_on_test` the site's
+    whole test part follows. The accuracy is then that of the test subjects, and the cross-entropy,
+    which makes the reward, that of the synthetic ones, as in the authors' code.
 
     Parameters
     ----------
-    logits : Tensor of shape (D, K)
+    logits : Tensor of shape (D, n_classes)
     y : Tensor of shape (D,)
     filled : Tensor of shape (D,), bool
         Slots that hold a subject.
     proxies : int
     """
-    right = (logits.argmax(-1) == y).float()
+    correct = (logits.argmax(-1) == y).float()
     context = slice(proxies, None) if y.shape[0] > proxies else slice(None)
     ce = F.cross_entropy(logits[:proxies], y[:proxies], reduction="none")
-    return mean_over(right[context], filled[context]), mean_over(ce, filled[:proxies])
+    accuracy = mean_over(correct[context], filled[context])
+    return accuracy, mean_over(ce, filled[:proxies])
 
 
 def mean_over(values: Tensor, filled: Tensor) -> Tensor:
@@ -400,15 +420,22 @@ def mean_over(values: Tensor, filled: Tensor) -> Tensor:
 
 # -- once per site, plain Python -----------------------------------------------------------------
 def even_split(y: Tensor, held: int) -> tuple[Tensor, Tensor]:
-    """Split subjects into those to use and `held` subjects to hold out, with equal class shares.
+    """Split subjects into two parts with the same shares of the classes.
 
-    Every (n / held)-th of the subjects sorted by label is held out, so that the classes' shares
-    agree to within one subject, whatever the shares are.
+    Every (n / held)-th of the subjects sorted by label is held out, so that the shares agree to
+    within one subject, whatever they are.
+
+    Parameters
+    ----------
+    y : Tensor of shape (n,)
+        Labels.
+    held : int
+        Number of subjects to hold out.
 
     Returns
     -------
     used, held_out : Tensor, int64
-        Places among the subjects with labels `y`.
+        Places of the subjects of each part in `y`.
     """
     order = torch.argsort(y, stable=True)
     n = len(order)
@@ -430,14 +457,20 @@ def reservoir(
     new : range
         The next items, by number.
     capacity : int
+        Largest number of items in the reservoir.
     rng : torch.Generator
+
+    Returns
+    -------
+    list of int
+        The reservoir after the new items.
     """
-    out = list(kept)
+    sample = list(kept)
     for item in new:
-        if len(out) < capacity:
-            out.append(item)
+        if len(sample) < capacity:
+            sample.append(item)
             continue
         place = int(torch.randint(item + 1, (), generator=rng))
         if place < capacity:
-            out[place] = item
-    return out
+            sample[place] = item
+    return sample

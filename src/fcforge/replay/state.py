@@ -1,16 +1,18 @@
 """Typed states of methods: their stored names, and the bank rows they hold.
 
-A state is a NamedTuple whose fields are tensors, dictionaries of tensors (`Params`) or states
-again: a pytree that ``torch.func.vmap`` stacks over lanes. Its stored names follow from its
-fields. The name of a field follows a dot, the key of a dictionary a slash::
+A state is what a method remembers between steps and sites, for one lane (one learner, one order of
+sites, one seed). It is a NamedTuple whose fields are tensors, dictionaries of tensors (`Params`) or
+states again: a pytree that ``torch.func.vmap`` stacks over lanes. The names under which its tensors
+are stored follow from its fields. The name of a field follows a dot, the key of a dictionary a
+slash::
 
     class Anchor(NamedTuple):
         importance: Params                      # importance/conv0.weight
         memory: Memory                          # memory.rows, memory.y, ...
         teacher: Network | Absent = ABSENT      # teacher.params/conv0.weight, or nothing
 
-Two annotations mark fields: `Rows` for rows of the bank, which mean nothing outside their process
-and are replaced by addresses wherever a state is stored, and `Recomputable` for what anybody can
+Two annotations mark fields. `Rows` marks rows of the bank: they mean nothing outside their process
+and are replaced by addresses wherever a state is stored. `RECOMPUTABLE` marks what anybody can
 compute again, which is not counted as memory.
 """
 
@@ -65,13 +67,13 @@ class Leaf(NamedTuple):
 
 @cache
 def field_types(cls: Any) -> dict[str, Any]:
-    """Return the annotated types of a state's fields, in order."""
+    """Return the types of a state's fields by name, in order, with their annotations."""
     hints = get_type_hints(cls, include_extras=True)
     return {name: hints[name] for name in getattr(cls, "_fields", ())}
 
 
 def _plain(hint: Any) -> tuple[Any, tuple[str, ...]]:
-    """Split an annotated type into the type and its marks."""
+    """Split an annotated type into the type and its marks (`ROWS`, `RECOMPUTABLE`)."""
     if get_origin(hint) is Annotated:
         kind, *marks = get_args(hint)
         return kind, tuple(marks)
@@ -79,13 +81,22 @@ def _plain(hint: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the type itself."""
+    """Return the members of a union of types; for another type that type alone."""
     is_union = get_origin(kind) is Union or type(kind).__name__ == "UnionType"
     return get_args(kind) if is_union else (kind,)
 
 
 def leaves(state: Any, name: str = "", marks: tuple[str, ...] = ()) -> Iterator[Leaf]:
-    """Yield every tensor of a state with its stored name and marks."""
+    """Yield every tensor of a state with its stored name and marks.
+
+    Parameters
+    ----------
+    state : NamedTuple, dict, Tensor or ()
+    name : str
+        Stored name of `state` within the whole state; empty for the whole.
+    marks : tuple of str
+        Marks of the field in which `state` lies.
+    """
     if isinstance(state, Tensor):
         yield Leaf(name, state, marks)
     elif isinstance(state, dict):
@@ -104,7 +115,7 @@ def named(state: Any) -> dict[str, Tensor]:
 
 
 def from_named(cls: type[S], tensors: Mapping[str, Tensor]) -> S:
-    """Invert `named`.
+    """Return the state whose tensors `named` has named.
 
     Parameters
     ----------
@@ -127,6 +138,10 @@ def from_named(cls: type[S], tensors: Mapping[str, Tensor]) -> S:
 
 
 def _read(hint: Any, name: str, tensors: Mapping[str, Tensor]) -> Any:
+    """Return the part of a state that is called `name` and has the type `hint`.
+
+    `tensors` are those of the whole state, by stored name.
+    """
     kinds = _alternatives(_plain(hint)[0])
     kind = next((k for k in kinds if k not in (Absent, tuple)), tuple)
     if kind is tuple:
