@@ -134,9 +134,9 @@ class OnRecord(FittedOnRecord):
 
     def _chain_settings(self, subjects: Cohort) -> ChainSettings:
         """Return the settings of the chain that the estimator begins."""
-        site = self._site_settings()
+        site = self._site_settings(subjects.target)
         return settings_for(
-            self._learner_spec(),
+            self._learner_spec(subjects.target),
             subjects.n_rois,
             training=site.training,
             seed=self._drawn_seed(),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, RunSpec, Training
@@ -33,7 +34,7 @@ def quick(**given):
 
 def test_the_default_is_forge(subjects) -> None:
     fc, y, site = subjects
-    model = ForgeClassifier(epochs=2).fit(fc, y, site)
+    model = ForgeClassifier(epochs=2, generator_params={"epochs": 2}).fit(fc, y, site)
     method, classifier = model.model_.learner.method, model.model_.learner.model
     assert isinstance(method, Forge)
     assert method.sampling == "hcts"
@@ -44,6 +45,40 @@ def test_the_default_is_forge(subjects) -> None:
     assert len(held) == len(model.sites_) * (method.candidates + method.dev)
     real = {scan.tobytes() for scan in fc}
     assert not real & {scan.tobytes() for scan in held}
+    by_name = ForgeClassifier(generator="fcm_vae", generator_params={"epochs": 2})
+    by_name.set_params(epochs=2).fit(fc, y, site)
+    assert torch.equal(by_name.model_.remembered.fc, model.model_.remembered.fc)
+
+
+def test_three_classes_are_replayed_by_the_gaussian_generator(subjects) -> None:
+    fc, y, site = subjects
+    three = y + (np.arange(len(y)) % 3 == 0) * (2 - y)
+    model = ForgeClassifier(epochs=2, method_params=SMALL).fit(fc, three, site)
+    assert set(model.model_.remembered.y.tolist()) == {0, 1, 2}
+    by_name = quick().set_params(epochs=2).fit(fc, three, site)
+    assert torch.equal(by_name.model_.remembered.fc, model.model_.remembered.fc)
+    with pytest.raises(InputError, match="learns two classes; the target is"):
+        quick().set_params(generator="fcm_vae").fit(fc, three, site)
+
+
+def test_a_site_with_a_single_class_is_replayed(subjects) -> None:
+    """Its synthetic subjects have the class that the site has, and no other."""
+    fc, y, _ = subjects
+    model = ForgeClassifier(epochs=2, method_params=SMALL)
+    model.set_params(generator__epochs=2)
+    model.partial_fit(fc[y == 0], y[y == 0], classes=[0, 1], site="A")
+    assert set(model.model_.remembered.y.tolist()) == {0}
+    model.partial_fit(fc[y == 1], y[y == 1], site="B")
+    assert set(model.model_.remembered.y.tolist()) == {0, 1}
+
+
+def test_the_default_shows_its_progress(subjects, capsys) -> None:
+    fc, y, _ = subjects
+    model = ForgeClassifier(epochs=2, verbose=2, generator_params={"epochs": 10})
+    model.fit(fc, y, site="A")
+    lines = capsys.readouterr().out.splitlines()
+    for work in ("generator 1 of 10", "generator 10 of 10", "epoch 2 of 2"):
+        assert f"[fcforge] site 'A': {work}" in lines
 
 
 def test_bitwise_the_training_loop(subjects) -> None:
@@ -79,13 +114,6 @@ def test_bitwise_the_training_loop(subjects) -> None:
     ours = model.model_.trained_lane.params
     for key, value in lane.params.items():
         assert np.array_equal(ours[key].numpy(), value.numpy())
-
-
-def test_fcm_vae_as_the_generator(subjects) -> None:
-    fc, y, _ = subjects
-    model = ForgeClassifier(epochs=1, generator="fcm_vae")
-    model.set_params(generator__epochs=2).fit(fc, y)
-    assert len(model.model_.remembered) > 0
 
 
 def test_the_papers_network(subjects) -> None:

@@ -52,6 +52,7 @@ def flat(width=8):
 
 def learner(model, inputs, **given):
     settings = {"epochs": 2, "method_params": SMALL, **given}
+    settings = {"generator": "corr_gauss", **settings}
     return ForgeClassifier(model=model, model_params={"inputs": inputs}, **settings)
 
 
@@ -78,10 +79,11 @@ def test_a_module_learns_predicts_and_explains(subjects, module, inputs) -> None
 def test_a_torch_module_brings_its_settings(subjects) -> None:
     fc, y, site = subjects
     own = TorchModule(flat(), readout="1", inputs="log", n_rois=10)
-    model = ForgeClassifier(model=own, epochs=2, method_params=SMALL).fit(fc, y, site)
+    quick = {"generator": "corr_gauss", "epochs": 2, "method_params": SMALL}
+    model = ForgeClassifier(model=own, **quick).fit(fc, y, site)
     assert model.model_.learner.model.readout_size == 8
     assert model.get_params()["model__inputs"] == "log"
-    by_params = ForgeClassifier(model=own.module, epochs=2, method_params=SMALL)
+    by_params = ForgeClassifier(model=own.module, **quick)
     by_params.set_params(model__readout="1", model__inputs="log").fit(fc, y, site)
     np.testing.assert_array_equal(
         model.decision_function(fc), by_params.decision_function(fc)

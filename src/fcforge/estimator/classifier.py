@@ -39,8 +39,9 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     one after another. With the defaults this is FORGE on a linear model of the matrix logarithm: a
     generator makes synthetic subjects of every site, HCTS chooses which of them are replayed while
     the next site is learned, and the model is distilled from its earlier answers. No real subject
-    is kept. ``ForgeClassifier(model="gcn", generator="fcm_vae")`` is the paper's system, and
-    ``ForgeClassifier("ridge")`` ridge regression in closed form.
+    is kept. ``ForgeClassifier(model="gcn")`` is the paper's system, ``generator="corr_gauss"`` a
+    generator that fits in a second, and ``ForgeClassifier("ridge")`` ridge regression in closed
+    form.
 
     Settings of the parts can be set one by one as ``method__memory``, ``model__hidden``,
     ``generator__latent`` or ``training__weight_decay``, in a search over parameters too.
@@ -56,8 +57,10 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         Geometric is trained as it is; `fcforge.TorchModule` says what its ``forward`` gets, and
         ``model__inputs``, ``model__readout`` and ``model__tau`` set it.
     generator : str or None
-        Generator of synthetic subjects. None is "corr_gauss" for methods that replay synthetic
-        subjects, and none for other methods. "fcm_vae" is the paper's; it takes minutes to fit.
+        Generator of synthetic subjects (``fcforge list generators``). None is "fcm_vae", the
+        paper's, for methods that replay synthetic subjects, and no generator for other methods.
+        "corr_gauss" fits several times faster; it is also what None means for three or more
+        classes, because FCM-VAE generates two.
     epochs : int or None
         None: 40 for the linear model of FC, 100 for other models.
     batch_size : int

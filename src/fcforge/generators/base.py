@@ -219,7 +219,7 @@ class Generator(Checked, ABC):
         return cls.learn_lanes is not Generator.learn_lanes
 
     def diagnoses(self, model: Any, y: Tensor, n: int) -> Tensor:
-        """Return labels (n,) in the class shares of `y`, at least one of each class.
+        """Return labels (n,) in the class shares of `y`, at least one of each class that `y` has.
 
         Parameters
         ----------
@@ -230,8 +230,9 @@ class Generator(Checked, ABC):
         n : int
             Size of the synthetic set.
         """
-        if classes_of(y) == N_CLASSES:
-            return in_shares(float(y.float().mean()), n)
+        patients = float(y.float().mean())
+        if classes_of(y) == N_CLASSES and 0 < patients < 1:
+            return in_shares(patients, n)
         counts = torch.bincount(y).cpu()
         middles = (torch.arange(n) + 0.5) / n
         drawn = torch.searchsorted(torch.cumsum(counts, 0) / counts.sum(), middles)
