@@ -61,6 +61,7 @@ def quotas(variant):
 
 
 found = {variant: quotas(variant) for variant in ("stable", "paper")}
+print(f"mean quotas of {', '.join(hospitals)}")
 for variant, rows in found.items():
     early, late = rows[:10].mean(0).round(), rows[10:].mean(0).round()
     print(
