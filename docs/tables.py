@@ -21,7 +21,7 @@ GENERATOR_SOURCES = {
     "brainnetgan": "Li et al. 2021, from its abstract: a reconstruction",
     "gr_spd_gan": "Tan et al. 2022/2025, from the abstract: a reconstruction",
     "corr_gauss": "Archakov and Hansen 2021 (coordinates)",
-    "released": "a public start and one hospital's release",
+    "contributed": "a base model and one hospital's contribution",
     "bootstrap": "reference: leaks everything",
     "edge_gauss": "reference: independent edges",
 }

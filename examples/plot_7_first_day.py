@@ -37,7 +37,7 @@ print(
 # -----------------------------
 # Five times, other thirty people of the hospital are known and all others are asked about. The
 # start alone knows nobody of the hospital. Its sums are exact: such a model must not leave the
-# house (``method="forge_release"`` adds noise to what does).
+# house (``method="contributions"`` adds noise to what does).
 found: dict[str, list[float]] = {"thirty alone": [], "start alone": [], "both": []}
 for draw in range(5):
     own, rest = train_test_split(

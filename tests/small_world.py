@@ -53,10 +53,10 @@ QUICK_MODELS: dict[str, dict[str, Any]] = {
 QUICK_METHODS: dict[str, dict[str, Any]] = {
     "forge": {"memory": 8, "candidates": 8, "dev": 4, "replay": 8, "refresh": 1},
     "forge_ridge": {"memory": 8, "candidates": 8, "dev": 4, "rounds": 2},
-    "forge_release": {"noise": "seeded"},  # secret noise never repeats
+    "contributions": {"noise": "seeded"},  # secret noise never repeats
 }
 LOG = {"features": "log+diagonal"}
-FEATURES = {"forge_release": LOG, "public_head": LOG}  # of the linear model
+FEATURES = {"contributions": LOG, "base_model_alone": LOG}  # of the linear model
 PUBLIC = BaseModelSpec(
     Component(
         "simulated",

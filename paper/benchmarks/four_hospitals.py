@@ -6,7 +6,7 @@ usage: python paper/benchmarks/four_hospitals.py [--seeds 20]
 For each file the start is made of the public sites (all but NYU, UM, USM, UCLA) for the planned
 people and epsilon (`fcforge_consortium.base_model.planning`, chosen on public people alone).
 Seeds 0 to 19 of the split, strict; the head after each set of hospitals scores their test parts: what a run of
-`forge_release` does, with five draws of the noise for every seed. AAA is the accuracy averaged
+`contributions` does, with five draws of the noise for every seed. AAA is the accuracy averaged
 along the way over all 24 orders; AUROC is after all four, the mean over hospitals. Intervals are
 95 % over seeds, differences paired.
 """

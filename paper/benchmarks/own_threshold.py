@@ -32,7 +32,7 @@ COLUMNS = ("aaa", "bacc", "auroc")
 TESTED = {"aaa": "accuracy", "bacc": "balanced_accuracy"}
 N_DRAWS = 10_000
 LEARNERS = (
-    {"title": "public head", "method": "public_head"},
+    {"title": "public head", "method": "base_model_alone"},
     {"title": "ridge + start", "method": "analytic"},
     {"title": "ridge", "method": "analytic", "start": False},
     {

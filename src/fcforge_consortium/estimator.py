@@ -39,10 +39,10 @@ from fcforge_consortium.records import archive
 from fcforge_consortium.records.exchange import Exchange, open_exchange, packed
 from fcforge_consortium.records.trust import Trust
 
-RELEASES = "forge_release"
-# settings of method forge_release around a base model
+CONTRIBUTIONS = "contributions"
+# settings of method 'contributions' that may be set around a base model
 SETTINGS = ("mechanism", "epsilon", "delta", "accept_labels")
-WITH_NOISE = 'Use method="forge_release", method_params={"epsilon": 1.0}'
+WITH_NOISE = 'Use method="contributions", method_params={"epsilon": 1.0}'
 IN_MEMORY = Path("(in memory)")
 MAY_CHANGE = ("verbose", "site_order", "allow_unlike_sites", "kind", "edges")
 
@@ -66,7 +66,7 @@ class OnRecord(FittedOnRecord):
         Base model of public people, which every site adds to. "abide-aal" or "abide-cc200"
         (fetched once, `fcforge consortium base-model --public`), a file of
         `fcforge consortium base-model`, or what `make_public` returned. The default method adds
-        exact sums, which must not leave a hospital. ``forge_release`` adds noise
+        exact sums, which must not leave a hospital. ``contributions`` adds noise
         (`method_params`: mechanism, epsilon, delta). `covariates` of the subjects are required
         wherever the base model removes some. Scans of the public people themselves are refused by
         `fit`, and named in a warning by `predict`.
@@ -130,7 +130,7 @@ class OnRecord(FittedOnRecord):
     @property
     def _from_start(self) -> bool:
         """Whether sites are added to a base model, or else to a chain."""
-        return self.base_model is not None or self.method == RELEASES
+        return self.base_model is not None or self.method == CONTRIBUTIONS
 
     def _chain_settings(self, subjects: Cohort) -> ChainSettings:
         """Return the settings of the chain that the estimator begins."""
@@ -164,7 +164,7 @@ class OnRecord(FittedOnRecord):
             "Give base_model= a name, a file of `fcforge consortium base-model`, or what "
             "`make_public` returned."
         )
-        raise ConfigError("method 'forge_release' needs a base model.", do=do)
+        raise ConfigError("method 'contributions' needs a base model.", do=do)
 
     def _around_start(self, model: Any) -> dict[str, Any]:
         """Return the settings of a contribution: exact by "analytic", else with noise."""
@@ -173,7 +173,7 @@ class OnRecord(FittedOnRecord):
                 what = f"{PARTS[part].parameter} has no effect beside a base model."
                 raise ConfigError(what, do="Leave it out.")
         given = dict(self.method_params or {})
-        if self.method == RELEASES:
+        if self.method == CONTRIBUTIONS:
             check_names("setting", given, SETTINGS)
             return given
         method = self._method_name()

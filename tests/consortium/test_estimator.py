@@ -199,7 +199,7 @@ def begin(removed=()):
 
 def model(**more) -> ConsortiumClassifier:
     given = {"base_model": begin(), "method_params": EXACT, **more}
-    return ConsortiumClassifier("forge_release", **given)
+    return ConsortiumClassifier("contributions", **given)
 
 
 def test_sites_one_by_one_are_the_exchange():
@@ -223,7 +223,7 @@ def test_sites_one_by_one_are_the_exchange():
 
 
 def test_noise_is_the_default_and_the_same_people_are_told():
-    made = ConsortiumClassifier("forge_release", base_model=start()).fit(
+    made = ConsortiumClassifier("contributions", base_model=start()).fit(
         *of(A)[:2], site=A
     )
     (release,) = made.model_.exchange.of(Contribution)
@@ -233,7 +233,7 @@ def test_noise_is_the_default_and_the_same_people_are_told():
 
 
 def test_the_default_method_on_a_start_with_noise_names_what_works():
-    way = r'method="forge_release", method_params={"epsilon": 1\.0}'
+    way = r'method="contributions", method_params={"epsilon": 1\.0}'
     for given in (None, {"epsilon": 1.0}):
         made = ConsortiumClassifier(base_model=start(), method_params=given)
         with pytest.raises(InputError, match=f"{way}, or .*--exact"):
@@ -370,7 +370,7 @@ def test_releases_with_covariates():
     site = sites()[2]
     here = people().site == site
     model = ConsortiumClassifier(
-        "forge_release",
+        "contributions",
         base_model=start(exact_allowed=True),
         method_params={"mechanism": "none"},
     )
@@ -387,7 +387,7 @@ def test_releases_from_edges_of_nilearn_need_their_covariates():
     removes = ("age", "sex")
     known = {name: here.covariates[name] for name in removes}
     model = ConsortiumClassifier(
-        "forge_release",
+        "contributions",
         base_model=start(removes, exact_allowed=True),
         method_params={"mechanism": "none"},
     ).fit(lower, here.y, site=sites()[2], covariates=known)
@@ -446,6 +446,6 @@ def test_settings_without_effect_are_refused():
     """They would be ignored silently."""
     some = people()
     given = {"base_model": start(), "model_params": {"tau": 0.3}}
-    beside = ConsortiumClassifier("forge_release", **given)
+    beside = ConsortiumClassifier("contributions", **given)
     with pytest.raises(InputError, match="no effect beside a base model"):
         beside.fit(some.fc, some.y)

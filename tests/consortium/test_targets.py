@@ -21,7 +21,7 @@ from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.quality import answers_of
 from fcforge_consortium.base_model.record import read_base_model
 from fcforge_consortium.contributions.prediction import evaluate, predict
-from fcforge_consortium.learners.method import ForgeRelease
+from fcforge_consortium.learners.method import Contributions
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.model import Scores
@@ -132,8 +132,8 @@ def test_command_line_and_experiment_add_up_the_same_numbers(world, monkeypatch)
     start = found.start.space
     lane = Lane({"head.0.weight": torch.zeros(3, 1)}, {})
     model = SimpleNamespace(n_outputs=found.target.outputs)
-    method = ForgeRelease(form="local", mechanism="none")
-    monkeypatch.setattr(ForgeRelease, "space", lambda self, public: start)
+    method = Contributions(form="local", mechanism="none")
+    monkeypatch.setattr(Contributions, "space", lambda self, public: start)
     public = SimpleNamespace(subjects=None)
     lane = method.start(model, lane, public)
     for place in (2, 3, 4):

@@ -9,6 +9,7 @@ import pytest
 
 from fcforge.core import registry
 from fcforge.core.errors import ConfigError
+from fcforge.core.names import look_up
 from fcforge.core.registry import registered
 from fcforge.methods.base import Method
 
@@ -33,9 +34,21 @@ def plugged(monkeypatch, value):
 
 
 def test_a_plug_in_is_registered(monkeypatch):
-    plugged(monkeypatch, "fcforge_consortium.learners.method:ForgeRelease")
-    assert "forge_release" in registered("fcforge.methods", Method)
-    assert "public_head" not in registered("fcforge.methods", Method)
+    plugged(monkeypatch, "fcforge_consortium.learners.method:Contributions")
+    assert "contributions" in registered("fcforge.methods", Method)
+    assert "base_model_alone" not in registered("fcforge.methods", Method)
+
+
+def test_a_former_name_is_refused_with_the_present_one(monkeypatch):
+    plugged(monkeypatch, "fcforge_consortium.learners.method:Contributions")
+    methods = registered("fcforge.methods", Method)
+    assert methods.former_names == {"forge_release": "contributions"}
+    with pytest.raises(ConfigError) as error:
+        look_up("method", "forge_release", methods, where="a.toml")
+    text = "a.toml: method 'forge_release' is now called 'contributions'. Write 'contributions'."
+    assert str(error.value) == text
+    with pytest.raises(ConfigError, match="unknown method 'forge_releases'"):
+        look_up("method", "forge_releases", methods)
 
 
 def test_a_plug_in_of_another_kind_is_refused(monkeypatch):

@@ -24,7 +24,7 @@ def test_settings_of_the_parts_by_name() -> None:
     )
     assert (model.model_params, model.method_params) == ({"hidden": 8}, None)
     assert clone(model).get_params() == model.get_params()
-    pipe = make_pipeline(ForgeClassifier("forge_release"))
+    pipe = make_pipeline(ForgeClassifier("contributions"))
     pipe.set_params(forgeclassifier__method__epsilon=2.0)
     assert pipe[0].method_params == {"epsilon": 2.0}
 

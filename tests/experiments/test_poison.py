@@ -46,7 +46,7 @@ SMALL = {
     "regate": {"epochs": 1, "d_z": 4, "hidden": 8},
     "brainnetgan": {"steps": 1, "n_critic": 1},
     "gr_spd_gan": {"steps": 1, "n_critic": 1, "width": 8},
-    "released": {"noise": "seeded"},
+    "contributed": {"noise": "seeded"},
 }
 
 

@@ -22,7 +22,7 @@ from fcforge.experiments.trainer import Trainer
 
 LOG = Component("linear", {"features": "log+diagonal"})
 RELEASE = LearnerSpec(
-    Component("forge_release", {"noise": "seeded"}), LOG, title="release"
+    Component("contributions", {"noise": "seeded"}), LOG, title="release"
 )
 
 
@@ -247,7 +247,7 @@ sites = {list(names[3:])!r}
 [base_model]
 leave_out = ["p0", "p1"]
 [[learner]]
-method = {{ name = "forge_release", noise = "seeded" }}
+method = {{ name = "contributions", noise = "seeded" }}
 model = {{ name = "linear", features = "log+diagonal" }}
 """
     )

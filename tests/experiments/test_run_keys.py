@@ -133,6 +133,8 @@ def with_new_setting(cls: type[Any], default: Any = 1.5) -> type[Any]:
     """A class of the same name with one more setting."""
     new = ("brand_new", float, field(default=default, kw_only=True))
     own = {"name": cls.name} if hasattr(cls, "name") else {}
+    if "former_name" in vars(cls):
+        own["former_name"] = cls.former_name
     return make_dataclass(cls.__name__, [new], bases=(cls,), frozen=True, namespace=own)
 
 
@@ -286,6 +288,31 @@ def test_a_raised_version_of_a_registered_class_changes_the_key(
         assert run_key(spec) != before
     finally:
         run_keys.learner_identity.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("learner", "key"),
+    [
+        # keys that these learners had as forge_release, public_head and released
+        (
+            LearnerSpec(
+                Component("contributions", {"epsilon": 8.0}), Component("linear")
+            ),
+            "33f9f6b4963f81d1",
+        ),
+        (
+            LearnerSpec(Component("base_model_alone"), Component("linear")),
+            "61ff103f69a0e1fd",
+        ),
+        (
+            LearnerSpec(Component("forge"), Component("gcn"), Component("contributed")),
+            "d81431de6ff241ee",
+        ),
+    ],
+)
+def test_a_new_name_of_a_class_renames_no_stored_run(learner, key):
+    data = Component("folder", {"path": "x"})
+    assert run_key(RunSpec(data, learner, ("A", "B"), 0, data_sha256="abc")) == key
 
 
 # -- folders of earlier versions ---------------------------------------------------------------

@@ -22,7 +22,7 @@ from fcforge.graphs import edges, from_edges
 PLAIN = EdgeGauss()
 # As small as each can be; quality is tested elsewhere.
 QUICK: dict[str, dict] = {
-    "released": {"noise": "seeded"},
+    "contributed": {"noise": "seeded"},
     "fcm_vae": {"epochs": 2, "d_model": 16, "d_ff": 16, "d_z": 8},
     "regate": {"epochs": 2, "d_z": 8},
     "brainnetgan": {"steps": 3, "width": 4},

@@ -414,7 +414,7 @@ def test_every_kind_of_target_is_learned_or_refused_by_name(method, kind, tmp_pa
     for site, p in after.items():
         assert np.isfinite(p).all()
         assert p.shape[1:] == ((3,) if kind == "more classes" else ())
-        assert method == "public_head" or not np.array_equal(p, before[site])
+        assert method == "base_model_alone" or not np.array_equal(p, before[site])
     if kind == "more classes":
         np.testing.assert_allclose(np.concatenate([*after.values()]).sum(1), 1, 1e-5)
 

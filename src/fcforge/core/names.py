@@ -46,14 +46,22 @@ def unknown_name(
 def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") -> T:
     """Return the entry of a table under a name, or raise the error of `unknown_name`.
 
+    The error for a former name of an entry states the present one.
+
     Parameters
     ----------
     kind, where : str
         As in `unknown_name`.
     name : str
     table : mapping of str to entry
+        May have ``former_names``, as a `fcforge.core.registry.Registry` has.
     """
     if name not in table:
+        former_names: Mapping[str, str] = getattr(table, "former_names", {})
+        if name in former_names:
+            present = former_names[name]
+            what = f"{kind} '{name}' is now called '{present}'."
+            raise ConfigError(what, where=where, do=f"Write '{present}'.")
         raise unknown_name(kind, name, table, where=where)
     return table[name]
 

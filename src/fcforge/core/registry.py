@@ -51,6 +51,15 @@ class Registry(dict[str, T]):
                 raise ConfigError(what, where=where, do=do)
         super().__init__(sorted(members.items()))
 
+    @property
+    def former_names(self) -> dict[str, str]:
+        """Present names of renamed members by the names that they had (`former_name`)."""
+        renamed = (
+            vars(member) if isinstance(member, type) else {} for member in self.values()
+        )
+        pairs = zip(renamed, self, strict=True)
+        return {own["former_name"]: name for own, name in pairs if "former_name" in own}
+
     def import_member(self, name: str) -> None:
         """Import and register the member named ``"module:object"``; do nothing for other names.
 

@@ -90,8 +90,11 @@ def _part(
     cls = look_up(kind, component.name, registry)
     where = f"{kind} '{component.name}'"
     differing = settings_identity(cls, component.params, where)
-    part = {"name": component.name, **differing}
+    # a class keeps its first name in keys, so that a new name renames no stored run
+    name = vars(cls).get("former_name", component.name)
+    part = {"name": name, **differing}
     if ":" in component.name:  # other code is another learner
+        part["name"] = component.name
         part["source_sha256"] = _source_digest(component.name)
     return part
 

@@ -12,7 +12,7 @@ gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      const
 corr_gauss     class Gaussian in off-log coordinates                       construction
 bootstrap      real subjects drawn again (leaky reference)                 being real
 edge_gauss     independent edges (calibration point)                       nothing
-released       public subjects and the site's contribution                  construction
+contributed    public subjects and the site's contribution                 construction
 =============  ==========================================================  =================
 """
 

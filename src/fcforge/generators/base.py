@@ -66,6 +66,9 @@ class Generator(Checked, ABC):
     ----------
     name : str
         Name in configs.
+    former_name : str
+        Name before a renaming, if any. A config with it is refused with the present name; keys of
+        stored runs keep it.
     state_type : type
         NamedTuple of tensors and dictionaries of tensors that `learn` returns.
     releases : {"real subjects", "synthetic subjects"}
@@ -80,6 +83,7 @@ class Generator(Checked, ABC):
 
     kind: ClassVar[str] = "generator"
     name: ClassVar[str]
+    former_name: ClassVar[str]
     state_type: ClassVar[type[Any]]
     releases: ClassVar[Literal["real subjects", "synthetic subjects"]] = (
         "synthetic subjects"

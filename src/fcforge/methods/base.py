@@ -196,6 +196,9 @@ class Method(Checked):
 
     Class attributes
     ----------------
+    former_name : str
+        Name before a renaming, if any. A config with it is refused with the present name; keys of
+        stored runs keep it.
     title, source : str
         Row name of tables, and where the method comes from.
     State : type
@@ -238,6 +241,7 @@ class Method(Checked):
 
     kind: ClassVar[str] = "method"
     name: ClassVar[str] = "finetune"
+    former_name: ClassVar[str]
     title: ClassVar[str] = "fine-tuning"
     source: ClassVar[str] = ""
     State: ClassVar[type] = tuple

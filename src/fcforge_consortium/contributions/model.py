@@ -364,7 +364,7 @@ class ContributionModel(Model):
 
     def parameters(self) -> Mapping[str, Any]:
         """Return the parameters of a `ConsortiumClassifier` that continues from the model."""
-        return {"method": "forge_release", "base_model": self.exchange}
+        return {"method": "contributions", "base_model": self.exchange}
 
     # -- predictions -----------------------------------------------------------------------------------
     def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:

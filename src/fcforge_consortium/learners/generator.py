@@ -1,4 +1,4 @@
-r"""Generator ``released``: synthetic subjects from public subjects and one contribution.
+r"""Generator ``contributed``: synthetic subjects from public subjects and one contribution.
 
 Standardised features are drawn with the second moments of the public subjects,
 
@@ -100,14 +100,14 @@ def exact_contribution(space: ContributionSpace, fc: Tensor, y: Tensor) -> np.nd
     return contribution_rows(space, features, y.cpu().numpy()).sum(0)
 
 
-class ReleasedState(NamedTuple):
+class ContributedState(NamedTuple):
     """The site's contribution, sums in whole units."""
 
     contribution: Tensor
 
 
 @dataclass(frozen=True)
-class Released(SumNoise, Generator):
+class Contributed(SumNoise, Generator):
     """Synthetic subjects with public second moments and diagnoses by the site's contribution.
 
     The state is the contribution itself, with noise of its own.
@@ -122,8 +122,9 @@ class Released(SumNoise, Generator):
 
     public: PublicSubjects | None = field(default=None, repr=False, compare=False)
 
-    name = "released"
-    state_type = ReleasedState
+    name = "contributed"
+    former_name = "released"
+    state_type = ContributedState
     needs_public = True
     defaults_version = SpaceSettings.defaults_version  # its space relies on them
 
@@ -132,13 +133,13 @@ class Released(SumNoise, Generator):
         super().check_site(batch)
         return torch.ones(N_CLASSES, dtype=torch.int64)
 
-    def learn(self, batch: FCBatch, rng: RNG) -> ReleasedState:
+    def learn(self, batch: FCBatch, rng: RNG) -> ContributedState:
         """Return the contribution of the site."""
         seed = int(torch.randint(2**63 - 1, (), generator=rng))
         noise_rng = np.random.default_rng(seed)
         numbers = exact_contribution(self.space, batch.fc, batch.y)
         numbers = numbers + self.drawn(len(numbers), 1, noise_rng)
-        return ReleasedState(torch.from_numpy(numbers))
+        return ContributedState(torch.from_numpy(numbers))
 
     @property
     def space(self) -> ContributionSpace:
@@ -151,17 +152,17 @@ class Released(SumNoise, Generator):
             )
         return space_of(self.public)
 
-    def linear_model(self, model: ReleasedState) -> LinearModel:
+    def linear_model(self, model: ContributedState) -> LinearModel:
         """Return the linear model that this one contribution gives."""
         numbers = model.contribution.cpu().numpy()
         beta = solve(self.space, numbers, float(self.units**2))
         return stepped_model(self.space, beta)
 
-    def diagnoses(self, model: ReleasedState, y: Tensor, n: int) -> Tensor:
+    def diagnoses(self, model: ContributedState, y: Tensor, n: int) -> Tensor:
         """Return labels (n,) in the shares that the contribution implies; `y` is not used."""
         return in_shares(0.5 * (1.0 + self.linear_model(model).bias), n)
 
-    def draw(self, model: ReleasedState, y: Tensor, rng: RNG) -> Tensor:
+    def draw(self, model: ContributedState, y: Tensor, rng: RNG) -> Tensor:
         """Draw correlation matrices with the diagnoses y (n,)."""
         linear = self.linear_model(model)
         x = draw_subjects(self.space, linear, y.cpu().numpy(), rng)

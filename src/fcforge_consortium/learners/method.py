@@ -1,4 +1,4 @@
-r"""Method ``forge_release``: each hospital adds one noisy contribution to a base model.
+r"""Method ``contributions``: each hospital adds one noisy contribution to a base model.
 
 The consortium begins with the base model of the public subjects. A site adds the contributions of
 its subjects (`fcforge_consortium.base_model.vectors`) to the sum, and the model is solved anew
@@ -8,8 +8,8 @@ Neither aggregator sees a site's numbers; each adds a full dose, so that one hon
 enough.
 
 Any order of the sites ends in the same model. No subject, real or synthetic, is kept; the generator
-``released`` draws synthetic subjects for any other model from the same numbers. The method
-``public_head`` is the base model alone, which shows what the hospitals added.
+``contributed`` draws synthetic subjects for any other model from the same numbers. The method
+``base_model_alone`` is the base model alone, which shows what the hospitals added.
 """
 
 from dataclasses import dataclass
@@ -70,10 +70,11 @@ def model_params(
 
 
 @dataclass(frozen=True)
-class PublicHead(Method):
+class BaseModelAlone(Method):
     """Ridge on the public subjects; no site changes it."""
 
-    name = "public_head"
+    name = "base_model_alone"
+    former_name = "public_head"
     title = "Base model alone"
     source = "reference: the model of the public subjects"
     depends_on = "set"
@@ -117,7 +118,7 @@ class SumState(NamedTuple):
 
 @limits(people=at_least(1), hospitals=at_least(1))
 @dataclass(frozen=True)
-class ForgeRelease(SumNoise, PublicHead):
+class Contributions(SumNoise, BaseModelAlone):
     """Base model plus the sum of the sites' contributions.
 
     Parameters
@@ -134,7 +135,8 @@ class ForgeRelease(SumNoise, PublicHead):
     hospitals: int = 10
     form: Literal["sum", "local"] = "sum"
 
-    name = "forge_release"
+    name = "contributions"
+    former_name = "forge_release"
     title = "FORGE from contributions"
     source = "a base model and the discrete Gaussian mechanism"
     keeps = "statistics"

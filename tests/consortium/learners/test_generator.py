@@ -15,7 +15,7 @@ from fcforge.core.randomness import torch_rng
 from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.space import ContributionSpace
 from fcforge_consortium.learners.generator import (
-    Released,
+    Contributed,
     draw_features,
     draw_subjects,
     to_fc,
@@ -41,8 +41,8 @@ def site():
     return simulate(40, seed=4)
 
 
-def exact() -> Released:
-    return Released(mechanism="none", public=public())
+def exact() -> Contributed:
+    return Contributed(mechanism="none", public=public())
 
 
 def test_the_state_is_the_release():
@@ -66,7 +66,7 @@ def test_either_diagnosis_can_be_drawn_whatever_the_site_had():
 
 def test_noise_is_that_of_the_budget():
     """Over many seeds the release varies about the exact one by the noise's standard deviation."""
-    made = Released(epsilon=2.0, delta=1e-3, noise="seeded", public=public())
+    made = Contributed(epsilon=2.0, delta=1e-3, noise="seeded", public=public())
     sure = exact().fit(site(), torch_rng(0)).model.contribution
     seeds = range(300)
     off = torch.stack(
@@ -83,7 +83,7 @@ def test_a_small_epsilon_stays_nearer_to_the_public_head():
     release = exact().fit(site(), torch_rng(0))
     steps = []
     for epsilon in (8.0, 1.0, 0.1):
-        head = Released(epsilon=epsilon, public=public()).linear_model(release.model)
+        head = Contributed(epsilon=epsilon, public=public()).linear_model(release.model)
         steps.append(np.linalg.norm(head.weight - base.weight))
     assert steps[0] > steps[1] > steps[2]
 
@@ -102,8 +102,8 @@ def test_diagnoses_follow_the_release_and_not_the_site():
 
 
 def test_without_public_subjects_it_says_what_to_do():
-    with pytest.raises(ConfigError, match="generator 'released'") as e:
-        Released().fit(site(), torch_rng(0))
+    with pytest.raises(ConfigError, match="generator 'contributed'") as e:
+        Contributed().fit(site(), torch_rng(0))
     assert "[base_model] table" in str(e.value)
 
 

@@ -18,16 +18,16 @@ from small_world import World, make_model, order
 
 
 def made(**settings):
-    return make_method(Component("forge_release", settings))
+    return make_method(Component("contributions", settings))
 
 
 def taught(names, **settings):
-    return World.of("forge_release", settings, dtype=torch.float64).teach(names)
+    return World.of("contributions", settings, dtype=torch.float64).teach(names)
 
 
 def test_before_the_first_site_it_is_the_public_head():
-    world = World.of("forge_release")
-    alone = World.of("public_head").teach(order())
+    world = World.of("contributions")
+    alone = World.of("base_model_alone").teach(order())
     assert all(
         torch.equal(world.lane.params[k], alone.lane.params[k])
         for k in world.lane.params
@@ -118,7 +118,7 @@ def test_the_space_is_fitted_for_the_planned_noise():
     assert made(mechanism="none").planned_noise == 0.0
 
 
-@pytest.mark.parametrize("name", ["forge_release", "public_head"])
+@pytest.mark.parametrize("name", ["contributions", "base_model_alone"])
 def test_other_features_are_refused(name):
     model = make_model(Component("linear"), 12)
     with pytest.raises(
@@ -131,8 +131,8 @@ def test_other_features_are_refused(name):
     "setting", [{"epsilon": 0.0}, {"delta": 1.0}, {"mechanism": "laplace"}]
 )
 def test_impossible_budgets_are_refused(setting):
-    with pytest.raises(ConfigError, match="method 'forge_release'"):
-        make_method(Component("forge_release", setting))
+    with pytest.raises(ConfigError, match="method 'contributions'"):
+        make_method(Component("contributions", setting))
 
 
 def test_the_head_of_three_classes_gives_their_calibrated_logits():
