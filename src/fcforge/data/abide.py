@@ -1,12 +1,12 @@
-"""ABIDE I as preprocessed by the PCP, in the folders of nilearn's fetcher, offline or online.
+"""ABIDE I of the Preprocessed Connectomes Project (PCP), in the folders of nilearn's fetcher.
 
 nilearn fetches the 1,035 subjects with a file name in the phenotypic file, 871 of which all raters
-passed. The PCP's bucket also has DPARSF series of 67 of the other 77 rows (FILE_ID ``no_filename``),
-under the usual names. The paper's 529 people of four sites include them. This module therefore
-fetches the series itself, by name, into the folders where nilearn expects them.
+passed. The PCP's bucket of files also has DPARSF series of 67 of the other 77 rows (FILE_ID
+``no_filename``), under the usual names. The paper's 529 people of four sites include them. This
+module therefore fetches the series itself, by name, into the folders where nilearn expects them.
 
-`rebuild` makes the data files of the published tables from these series. fcforge ships no data: FC
-is computed here, and the list of subjects is compared with the published one.
+`rebuild` makes the data files behind the published tables from these series. fcforge ships no data:
+FC is computed here, and the list of subjects is compared with the published one.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from fcforge.imaging.matrix_files import read_table
 from fcforge.imaging.people import Row
 from fcforge.imaging.series import pearson_fc, read_series
 
-# as the phenotypic file has them: three sites are in two parts
+# Sites as in the phenotypic file, where three of them are in two parts.
 SITE_IDS = listed(
     "CALTECH, CMU, KKI, LEUVEN_1, LEUVEN_2, MAX_MUN, NYU, OHSU, OLIN, PITT, SBL, SDSU, STANFORD, "
     "TRINITY, UCLA_1, UCLA_2, UM_1, UM_2, USM, YALE"
@@ -43,11 +43,11 @@ SITE_IDS = listed(
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 BUCKET = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative"
 COVARIATES = {"age": "AGE_AT_SCAN", "sex": "SEX", "mean_fd": "func_mean_fd"}
-# nilearn's `quality_checked`
+# Marks by which all raters passed a scan: nilearn's `quality_checked`.
 PASSED = {f"qc_{part}_rater_2": ["OK", "maybe"] for part in ("anat", "func")}
 PASSED |= {key: ["OK"] for key in ("qc_rater_1", "qc_anat_rater_3", "qc_func_rater_3")}
-UNLISTED = "no_filename"
-TRIES = 3
+UNLISTED = "no_filename"  # FILE_ID of rows without a file name
+TRIES = 3  # attempts at a download
 Derivative = Literal[
     "rois_aal",
     "rois_cc200",
@@ -85,6 +85,7 @@ def load_abide(
     path : path
         Folder that holds (or, with `download`, will hold) nilearn's ``ABIDE_pcp``.
     sites : sequence of str, or "all"
+        Sites to load, in this order.
     derivative : str
         ROI set of the PCP, e.g. ``rois_aal``.
     pipeline : {"cpac", "ccs", "dparsf", "niak"}
@@ -92,11 +93,12 @@ def load_abide(
         Whether the series are band-pass filtered, and whether the global signal is removed.
     quality : {"checked", "all", "every"}
         Subjects passed by every rater (871), subjects with a file name in the phenotypic file
-        (1,035), or all rows. DPARSF has series of most rows without a file name (see `_names`).
+        (1,035), or all rows (1,112). DPARSF has series of most rows without a file name (see
+        `_names`).
     merge : bool
-        UM_1 and UM_2 are one site, as are UCLA's and LEUVEN's.
+        Whether UM_1 and UM_2 are one site, as are the two parts of UCLA and of LEUVEN.
     download : bool
-        Fetch what is missing, subject by subject; what is there is not fetched again.
+        Whether missing files are fetched, subject by subject. Existing files are not fetched again.
 
     Returns
     -------
@@ -115,12 +117,16 @@ def load_abide(
 
 
 def _read_url(url: str) -> bytes:
+    """Return the content of a URL."""
     with urlopen(url, timeout=60) as answer:
         return answer.read()
 
 
 def _download(url: str) -> bytes | None:
-    """Return the content of a URL, or None if the bucket has no such file; else `DownloadError`."""
+    """Return the content of a URL, or None if the bucket has no such file.
+
+    Any other trouble raises `DownloadError` after `TRIES` attempts.
+    """
     reason = ""
     for attempt in range(TRIES):
         try:
@@ -134,14 +140,15 @@ def _download(url: str) -> bytes | None:
 
 
 def _not_fetched(url: str, reason: str) -> DownloadError:
+    """Return the error for a URL that could not be fetched."""
     folder, _, name = url.rpartition("/")
-    do = "Connect to the internet and run the same again: what is there is kept."
+    do = "Connect to the internet and run the same again: files already fetched are kept."
     message = f"the download of {name} from {folder} failed ({reason})."
     return DownloadError(message, do=do)
 
 
 def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
-    """Return the rows of the phenotypic file."""
+    """Return the rows of the phenotypic file; fetch it first if it is missing and `download`."""
     file = folder / PHENOTYPES
     if download and not file.exists():
         url = f"{BUCKET}/{PHENOTYPES}"
@@ -150,7 +157,7 @@ def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
             raise _not_fetched(url, "no such file, or it may not be read")
         write_bytes(file, data)
     if not file.exists():
-        do = "Give the folder nilearn downloaded into, or set download = true."
+        do = "Give the folder that nilearn downloaded into, or set download = true."
         raise DataError("no phenotypic file.", where=file, do=do)
     return read_table(file)
 
@@ -158,27 +165,42 @@ def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
 def _people(
     table: Sequence[Row], quality: str, merge: bool, sites: Sequence[str] = ()
 ) -> list[Participant]:
-    """Return the wanted rows as people, ordered by site, each with the names of its series."""
+    """Return the people of the phenotypic file that `load_abide` is to load.
+
+    Parameters
+    ----------
+    table : sequence of Row
+        Rows of the phenotypic file.
+    quality, merge
+        As in `load_abide`.
+    sites : sequence of str
+        Sites to keep, in this order; empty for all, in the order of the table.
+
+    Returns
+    -------
+    list of Participant
+        Each has the possible names of its series as `file` (see `_names`).
+    """
     names = _names(table)
     people = []
     for row in table:
         site = row["SITE_ID"]
         if merge:
             site = re.sub(r"_\d$", "", site)
-        if _is_wanted(row, quality):
-            who = row["SUB_ID"]
+        if _is_included(row, quality):
+            subject = row["SUB_ID"]
             y = int(row["DX_GROUP"] == "1")
             extra = {name: row[column] for name, column in COVARIATES.items()}
-            people.append(Participant(who, site, y, names[who], extra=extra))
+            people.append(Participant(subject, site, y, names[subject], extra=extra))
     check_names("ABIDE site", sites, {person.site for person in people})
     if not sites:
         return people
-    wanted = [person for person in people if person.site in sites]
-    return sorted(wanted, key=lambda person: sites.index(person.site))
+    of_sites = [person for person in people if person.site in sites]
+    return sorted(of_sites, key=lambda person: sites.index(person.site))
 
 
-def _is_wanted(row: Row, quality: str) -> bool:
-    """Return whether a row passes the quality control asked for (see `load_abide`)."""
+def _is_included(row: Row, quality: str) -> bool:
+    """Return whether a row passes the quality control of `load_abide`'s setting `quality`."""
     passed = all(row[rater] in marks for rater, marks in PASSED.items())
     has_file_name = quality == "every" or row["FILE_ID"] != UNLISTED
     return has_file_name and (passed or quality != "checked")
@@ -187,8 +209,14 @@ def _is_wanted(row: Row, quality: str) -> bool:
 def _names(table: Sequence[Row]) -> dict[str, str]:
     """Return the names that the series of each subject may have, joined by blanks.
 
-    The series of a row without a file name has one of the names of its site: ``USM_0050432``. At
-    MAX_MUN, which has four scanners, these are ``MaxMun_a_0051320`` to ``MaxMun_d_0051320``.
+    The phenotypic file names the series of most subjects (FILE_ID). That of a row without a file name
+    is called by the site's prefix and the subject's id: ``USM_0050432``. MAX_MUN has four scanners
+    and four prefixes, so that there are four candidates: ``MaxMun_a_0051320`` to
+    ``MaxMun_d_0051320``.
+
+    Returns
+    -------
+    dict of subject id to str
     """
     prefixes: dict[str, set[str]] = {row["SITE_ID"]: set() for row in table}
     for row in table:
@@ -196,23 +224,34 @@ def _names(table: Sequence[Row]) -> dict[str, str]:
             prefixes[row["SITE_ID"]].add(row["FILE_ID"].rpartition("_")[0])
     names_of = {}
     for row in table:
-        who = row["SUB_ID"]
-        of_site = sorted(prefixes[row["SITE_ID"]])
-        usual = [f"{prefix}_{who:0>7}" for prefix in of_site]
+        subject = row["SUB_ID"]
+        site_prefixes = sorted(prefixes[row["SITE_ID"]])
+        candidates = [f"{prefix}_{subject:0>7}" for prefix in site_prefixes]
         unlisted = row["FILE_ID"] == UNLISTED
-        names_of[who] = " ".join(usual) if unlisted else row["FILE_ID"]
+        names_of[subject] = " ".join(candidates) if unlisted else row["FILE_ID"]
     return names_of
 
 
 @dataclass(frozen=True)
 class _Files:
-    """Series of one kind (``cpac/filt_noglobal``): where nilearn keeps them, where the PCP does."""
+    """Files of the series of one kind, on disk and in the bucket of the PCP.
+
+    Attributes
+    ----------
+    root : Path
+        nilearn's folder ``ABIDE_pcp``.
+    kind : str
+        Pipeline and denoising, e.g. ``cpac/filt_noglobal``.
+    derivative : str
+        ROI set, e.g. ``rois_aal``.
+    """
 
     root: Path
     kind: str
     derivative: str
 
     def name(self, series: str) -> str:
+        """Return the file name of a series, e.g. ``NYU_0050952_rois_aal.1D``."""
         return f"{series}_{self.derivative}.1D"
 
     def of(self, person: Participant) -> Path | None:
@@ -221,24 +260,26 @@ class _Files:
         paths = [folder / self.name(series) for series in person.file.split()]
         return next((path for path in paths if path.exists()), None)
 
-    def cohort(self, people: Sequence[Participant], all_: bool) -> Cohort:
-        """Return the cohort of people with a file.
+    def cohort(self, people: Sequence[Participant], require_all: bool) -> Cohort:
+        """Return the cohort of the people who have a file.
 
         Parameters
         ----------
         people : sequence of Participant
-        all_ : bool
-            Whether each person without a file is an error instead of one warning for all.
+        require_all : bool
+            Whether each person without a file is an error. Otherwise one warning counts them.
         """
-        present = [one for one in people if all_ or self.of(one)]
+        present = [person for person in people if require_all or self.of(person)]
         faults = []
-        if lost := len(people) - len(present):
-            message = f"{lost} listed subjects have no file in {self.root / self.kind}."
+        if n_missing := len(people) - len(present):
+            folder = self.root / self.kind
+            message = f"{n_missing} listed subjects have no file in {folder}."
             do = "They are left out; set download = true to fetch them."
             faults = [Fault("warning", message, do)]
         return assemble("abide", Listed(present, faults), self.read, self.root)
 
     def read(self, person: Participant) -> Reading:
+        """Return a person's FC, computed from the series on disk."""
         path = self.of(person)
         if path is None:
             raise DataError(f"{person.file} is listed, but has no file.")
@@ -261,8 +302,8 @@ class _Files:
 
 
 # -- published files -------------------------------------------------------------------------------
-FOUR = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
-# arrays of a published file: what they hold, in how many bits
+FOUR = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")  # the paper's four sites
+# Arrays of a published file, by name: the column that each holds, and its number type.
 STORED = {
     "subject_id": ("subject_id", "i4"),
     "n_timepoints": ("n_volumes", "i2"),
@@ -275,16 +316,18 @@ DPARSF = {"pipeline": "dparsf", "global_signal": True, "quality": "every"}
 
 
 class Published(NamedTuple):
-    """A published data file.
+    """Description of a data file behind published tables, by which it can be made again.
 
     Attributes
     ----------
     about : str
+        Its content in words.
     people : int
+        Number of subjects.
     subjects_sha256 : str
-        Of the subjects' ids (`subjects_sha256`).
+        Hash of the subjects' ids, by the function of this name.
     settings : mapping
-        Of `load_abide`.
+        Settings of `load_abide` that load these subjects.
     """
 
     about: str
@@ -323,29 +366,30 @@ PUBLISHED = {
 
 
 def subjects_sha256(subject_ids: Iterable[str]) -> str:
-    """Return the SHA-256 of the ids, sorted, one per line."""
+    """Return the SHA-256 of subject ids, sorted and written one per line."""
     return hashlib.sha256("\n".join(sorted(subject_ids)).encode()).hexdigest()
 
 
 def rebuild(
     name: str, out: Path, cache: Path | None = None, **options: Any
 ) -> list[str]:
-    """Make one of the `PUBLISHED` files.
+    """Make one of the `PUBLISHED` data files from the PCP's series.
 
     Parameters
     ----------
     name : str
+        Key of `PUBLISHED`, e.g. ``"abide-529"``.
     out : Path
         The .npz to write.
     cache : Path, optional
-        Folder of series, by default nilearn's; what is there is not fetched again.
+        Folder of the series, by default nilearn's. Files in it are not fetched again.
     **options
         Further settings of `load_abide`.
 
     Returns
     -------
     list of str
-        What differs from the published list of subjects; empty where nothing does.
+        Differences from the published list of subjects, in words; empty if there are none.
     """
     from nilearn.datasets import get_data_dirs
 
@@ -360,16 +404,17 @@ def rebuild(
     if subjects_sha256(cohort.subject_id.tolist()) == published.subjects_sha256:
         return []
     differences = [f"{len(cohort)} subjects, {published.people} in the published file"]
-    lost = [fault.subject for fault in cohort.faults if fault.subject]
-    if lost:
+    unread = [fault.subject for fault in cohort.faults if fault.subject]
+    if unread:
         differences.append(
-            f"{counted(len(lost), 'subject')} without series: {some(lost)}"
+            f"{counted(len(unread), 'subject')} without series: {some(unread)}"
         )
     return differences
 
 
 def save(cohort: Cohort, out: Path) -> None:
-    """Write a cohort as the published files are: upper triangles in 16 bits."""
+    """Write a cohort in the format of the published files: upper triangles in 16 bits."""
+    # An ROI without signal has FC 0 with all others, and 1 with itself.
     flat = (np.abs(cohort.fc).sum(axis=2) == 1).sum(axis=1)
     columns = {**cohort.covariates, "subject_id": cohort.subject_id, "n_flat": flat}
     arrays: dict[str, Any] = {

@@ -18,7 +18,7 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat
 
 MATRICES = "graph_struct.ROI"
-ROUNDING = 1e-4
+ROUNDING = 1e-4  # tolerance for a diagonal of 0 or 1
 
 
 def load_brainib(
@@ -34,15 +34,15 @@ def load_brainib(
     path : path
         ``md_AAL_0.4.mat``.
     site : str or sequence of str
-        Site of each subject in the order of the file; one word is the site of all.
+        Site of each subject in the order of the file; one text is the site of all subjects.
     sites : sequence of str, optional
-        Keep these sites, in this order.
+        Sites to keep, in this order.
 
     Returns
     -------
     Cohort
-        Label 1 = patient (stored as 1; controls as 0 or -1). Ids are the places in the file. ROI
-        names are AAL's if there are 116 ROIs.
+        Label 1 = patient (stored as 1; controls as 0 or -1). Subject ids are the places in the
+        file: 0001, 0002 and so on. ROI names are AAL's if there are 116 ROIs.
 
     Raises
     ------
@@ -76,7 +76,13 @@ def load_brainib(
 
 
 def _as_fc(matrices: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the matrices as FC (n, R, R) with a unit diagonal."""
+    """Return n matrices (R, R) as FC of shape (n, R, R) with a unit diagonal.
+
+    Raises
+    ------
+    DataError
+        If they are not square and of one size, or have a diagonal other than 0 or 1.
+    """
     shapes = {matrix.shape for matrix in matrices}
     if len(shapes) != 1 or len(set(*shapes)) != 1 or len(*shapes) != 2:
         raise DataError(
@@ -84,24 +90,26 @@ def _as_fc(matrices: Sequence[np.ndarray]) -> np.ndarray:
             do="All subjects need a square matrix of the same ROIs.",
         )
     fc = np.stack(matrices).astype(np.float32)
-    diagonal = np.arange(fc.shape[1])
-    own = fc[:, diagonal, diagonal]
-    other = np.isfinite(own) & (np.abs(own) > ROUNDING) & (np.abs(own - 1) > ROUNDING)
-    if other.any():
-        place = int(np.flatnonzero(other.any(1))[0])
+    rois = np.arange(fc.shape[1])
+    diagonal = fc[:, rois, rois]
+    is_0_or_1 = np.minimum(np.abs(diagonal), np.abs(diagonal - 1)) <= ROUNDING
+    wrong = np.isfinite(diagonal) & ~is_0_or_1
+    if wrong.any():
+        place = int(np.flatnonzero(wrong.any(1))[0])
         raise DataError(
-            f"matrix {place + 1} has {own[place][other[place]][0]:.3g} on its diagonal.",
+            f"matrix {place + 1} has {diagonal[place][wrong[place]][0]:.3g} on its diagonal.",
             do="ROI must hold correlations: the diagonal is 0 or 1. A covariance or a similarity "
             "of another kind would be taken for FC.",
         )
-    fc[:, diagonal, diagonal] = 1.0
+    fc[:, rois, rois] = 1.0
     return fc
 
 
 def _as_labels(stored: np.ndarray) -> np.ndarray:
     """Return 1 for patients and 0 for controls, who are stored as 0 or as -1."""
     values = np.asarray(stored, dtype=np.float64).ravel()
-    if not {*values.tolist()} < {-1, 0, 1}:  # all three would be three groups
+    # A proper subset: a file with -1, 0 and 1 would have three groups.
+    if not {*values.tolist()} < {-1, 0, 1}:
         raise DataError(
             f"labels are {np.unique(values)[:5].tolist()}.",
             do="Known: 1 (patient), and either 0 or -1 (control).",

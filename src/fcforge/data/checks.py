@@ -1,4 +1,7 @@
-"""Checks of a cohort before training: matrices, subjects, duplicate scans, sites."""
+"""Checks of a cohort before training: matrices, subjects, duplicate scans, sites.
+
+Each check yields `Fault` objects: errors, which prevent training, and warnings.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,10 +19,10 @@ from fcforge.data.site_checks import site_faults
 
 MIN_PER_SITE = 8  # a smaller site cannot be split in three
 MIN_PER_CLASS = 4
-TOLERANCE = 1e-4  # of symmetry, range and diagonal of a correlation matrix
-SHOWN = 5  # errors listed by `require_valid`
-COPY = 0.99999  # edge correlation of one scan with its copy, but for rounding
-NUMBERS = ("age", "mean_fd")  # covariates that are never words
+TOLERANCE = 1e-4  # for symmetry, range and diagonal of a correlation matrix
+SHOWN = 5  # errors that `require_valid` lists
+COPY = 0.99999  # edge correlation above which two scans are copies of one file
+NUMBERS = ("age", "mean_fd")  # covariates that must be numbers
 WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
 
 
@@ -32,7 +35,7 @@ def check_cohort(
     ----------
     cohort : Cohort
     n_rois : int, optional
-        ROI count that is expected, e.g. 116.
+        Number of ROIs that is expected, e.g. 116.
     to_split : bool
         Whether every site will be split into training and test. If so, a site with one class or
         too few people is an error, otherwise a warning.
@@ -44,7 +47,7 @@ def check_cohort(
         is a warning: 54 of the 871 people of ABIDE have one.
     """
     faults = [*cohort.faults, *_shape_faults(cohort, n_rois)]
-    # Matrix checks index by row and column: they need the shapes to be right.
+    # Later checks index by row and column, so they need right shapes.
     if not any(f.severity == "error" and not f.subject for f in faults):
         faults += [*_matrix_faults_of(cohort), *_subject_faults(cohort)]
         if np.isfinite(cohort.fc).all():
@@ -76,18 +79,19 @@ def require_valid(
 
 
 def data_warnings(cohort: Cohort) -> list[str]:
-    """Return the loader's warnings and those of `site_faults` as lines, equal ones once.
+    """Return the warnings of the loader and of `site_faults` as lines, equal ones once.
 
     The loader warns about people that it left out.
     """
     faults = [*cohort.faults]
     if len(cohort) and np.isfinite(cohort.fc).all():
         faults += site_faults(cohort)
-    warned = [fault for fault in faults if fault.severity == "warning"]
-    return [f"WARNING: {fault}" for fault in grouped(warned)]
+    warnings = [fault for fault in faults if fault.severity == "warning"]
+    return [f"WARNING: {fault}" for fault in grouped(warnings)]
 
 
 def _shape_faults(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
+    """Yield an error for a cohort without subjects, or with another number of ROIs than `n_rois`."""
     if len(cohort) == 0:
         explained = any(fault.severity == "error" for fault in cohort.faults)
         do = "" if explained else "Check the path and the site names."
@@ -101,23 +105,24 @@ def _shape_faults(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
 
 
 def _matrix_faults_of(cohort: Cohort) -> Iterator[Fault]:
+    """Yield an error for each fault of a subject's matrix, and a warning for ROIs without signal."""
     names = cohort.roi_names or tuple(map(str, range(1, cohort.n_rois + 1)))
     people = zip(
         cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True
     )
-    for fc, *who in people:
+    for fc, subject, site in people:
         for message, do in matrix_faults(fc):
-            yield Fault("error", message, do, *who)
+            yield Fault("error", message, do, subject, site)
         flat = [names[roi] for roi in _flat_rois(fc)]
         if flat:
             rois = "ROI" if len(flat) == 1 else "ROIs"
             message = f"{rois} {some(flat)} without signal (constant FC)."
             do = "Kept as it is; leave subjects with many such ROIs out."
-            yield Fault("warning", message, do, *who)
+            yield Fault("warning", message, do, subject, site)
 
 
 def _flat_rois(fc: np.ndarray) -> list[int]:
-    """Return the places of ROIs whose FC with all others is constant."""
+    """Return the indices of ROIs that have the same FC with every other ROI: no signal."""
     if len(fc) < 3:
         return []
     others = fc[~np.eye(len(fc), dtype=bool)].reshape(len(fc), -1)
@@ -125,20 +130,21 @@ def _flat_rois(fc: np.ndarray) -> list[int]:
 
 
 def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
-    """Yield each reason why a matrix (R, R) is no correlation matrix, with advice."""
-    bad = ~np.isfinite(matrix)
-    if bad.any():
-        rows = np.flatnonzero(bad.any(axis=1))
+    """Yield each reason why a matrix of shape (R, R) is no correlation matrix, with advice.
+
+    After NaN or infinity nothing else is checked.
+    """
+    not_finite = ~np.isfinite(matrix)
+    if not_finite.any():
+        rows = np.flatnonzero(not_finite.any(axis=1))
         rois = some((rows + 1).tolist(), 4)
-        message = f"{int(bad.sum())} FC values are NaN or infinite (ROI {rois})."
-        yield (
-            message,
-            "Leave the subject out, or set the FC of ROIs without signal to 0.",
-        )
+        message = f"{int(not_finite.sum())} FC values are NaN or infinite (ROI {rois})."
+        do = "Leave the subject out, or set the FC of ROIs without signal to 0."
+        yield message, do
         return
-    gap = float(np.abs(matrix - matrix.T).max())
-    if gap > TOLERANCE:
-        message = f"FC is not symmetric (largest difference {gap:.3g})."
+    asymmetry = float(np.abs(matrix - matrix.T).max())
+    if asymmetry > TOLERANCE:
+        message = f"FC is not symmetric (largest difference {asymmetry:.3g})."
         do = "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'."
         yield message, do
     off_diagonal = ~np.eye(len(matrix), dtype=bool)
@@ -157,6 +163,7 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
 
 
 def _subject_faults(cohort: Cohort) -> Iterator[Fault]:
+    """Yield an error for each id that appears twice and each target that cannot be."""
     times = Counter(cohort.subject_id.tolist())
     target = cohort.target
     low, high = target.limits
@@ -164,9 +171,9 @@ def _subject_faults(cohort: Cohort) -> Iterator[Fault]:
         cohort.subject_id.tolist(), cohort.site.tolist(), cohort.y, strict=True
     )
     for subject, site, y in people:
-        n = times.pop(subject, 1)  # reported once
-        if n > 1:
-            message = f"subject id appears {n} times."
+        n_rows = times.pop(subject, 1)  # pop: a repeated id is reported once
+        if n_rows > 1:
+            message = f"subject id appears {n_rows} times."
             do = "Give every subject one row; add the site to the id if two sites share ids."
             yield Fault("error", message, do, subject, site)
         if target.classes and y not in range(target.outputs):
@@ -189,33 +196,43 @@ def _covariate_faults(cohort: Cohort) -> Iterator[Fault]:
 
 
 def class_counts(y: np.ndarray, target: Target) -> list[int]:
-    """Return the number of subjects of each class, controls first; of a number, of all."""
+    """Return the number of subjects of each class, controls first.
+
+    If the target is a number, the list has one entry: the number of all subjects.
+    """
     if not target.classes:
         return [len(y)]
     return [int((y == k).sum()) for k in range(target.outputs)]
 
 
 def _duplicate_faults(cohort: Cohort) -> Iterator[Fault]:
-    """Yield a warning for scans that look like one person, an error for copies."""
+    """Yield a fault for each pair of scans that look like one person: an error for exact copies."""
     ids = cohort.subject_id.tolist()
     site = dict(zip(ids, cohort.site.tolist(), strict=True))
     label = dict(zip(ids, cohort.y.tolist(), strict=True))
     for one, other, r in cohort.duplicates:
-        if one == other:  # an id that appears twice is an error of its own
+        if one == other:  # `_subject_faults` reports repeated ids
             continue
         message = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})"
         if cohort.target.classes and label[one] != label[other]:
             message += ", who has another diagnosis"
         do = (
-            f"A run refuses them in training and test: leave_out = ['{other}'] in "
-            f"[dataset]. With learn: --leave-out {other}."
+            f"A run refuses such a pair in training and test: leave_out = ['{other}'] in "
+            f"[dataset]. With contribute: --leave-out {other}."
         )
         severity: Severity = "error" if r > COPY else "warning"
         yield Fault(severity, f"{message}.", do, other, site[other])
 
 
 def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
-    """Yield faults of targets without variation, of site names, and of sites that are too small."""
+    """Yield faults of targets without variation, of site names, and of sites that are too small.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    to_split : bool
+        As in `check_cohort`.
+    """
     target = cohort.target
     severity: Severity = "error" if to_split else "warning"
     counts = class_counts(cohort.y, target)
@@ -234,7 +251,7 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
         do = f"Check the column {target.name}, or name another target."
         yield Fault("error", message, do)
     if both := two_spellings(cohort.site_names):
-        message = f"the sites {both} differ in case alone."
+        message = f"the sites {both} differ in case or outer spaces alone."
         do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
         yield Fault("error", message, do)
     elif pair := first_look_alikes(cohort.site_names):
@@ -252,14 +269,14 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
 
 
 def why_not_splittable(y: np.ndarray, target: Target) -> str:
-    """Return why a site with labels `y` cannot be split in three; empty if it can be."""
+    """Return why a site with targets `y` cannot be split in three, in words; "" if it can be."""
     counts = class_counts(y, target)
     known = {1: ("subjects",), 2: ("controls", "patients")}
     names = known.get(target.outputs, target.classes)
     sizes = ", ".join(f"{n} {name}" for n, name in zip(counts, names, strict=True))
     if min(counts) == 0:
         missing = names[counts.index(0)]
-        return f"has no {missing} ({sizes}), so that only a public start can use it."
+        return f"has no {missing} ({sizes}), so that only a base model can use it."
     if len(y) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS:
         least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class"
         return f"is too small ({sizes}; at least {least} are needed)."
@@ -267,7 +284,7 @@ def why_not_splittable(y: np.ndarray, target: Target) -> str:
 
 
 def without_duplicates(cohort: Cohort) -> tuple[Cohort, list[str]]:
-    """Return the cohort without the second scan of each duplicate pair, and the ids left out."""
+    """Return the cohort without the second scan of each duplicate pair, and the ids of those scans."""
     second = sorted({pair.second for pair in cohort.duplicates})
     return cohort.select(~np.isin(cohort.subject_id, second)), second
 
@@ -283,15 +300,18 @@ def require_no_leaking_duplicates(
     ----------
     cohort : Cohort
     sites : iterable of mapping of split name to subject ids
+        One mapping per site.
     """
     if cohort.allow_duplicates:
         return
-    tested: dict[str, bool] = {}
+    is_tested: dict[str, bool] = {}
     for parts in sites:
         for split, ids in parts.items():
-            tested |= dict.fromkeys(ids, split == "test")
+            is_tested |= dict.fromkeys(ids, split == "test")
     for one, other, r in cohort.duplicates:
-        if one in tested and other in tested and tested[one] != tested[other]:
+        if not {one, other} <= is_tested.keys():
+            continue
+        if is_tested[one] != is_tested[other]:
             pair = f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f})"
             do = f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true."
             message = f"{pair}, one in training and one in test."

@@ -18,7 +18,9 @@ from fcforge.data.duplicates import DuplicatePair, find_duplicates
 from fcforge.data.faults import Fault
 from fcforge.imaging.parsers import as_number
 
-MIN_ROIS = 10  # with fewer, strangers look like one person
+MIN_ROIS = (
+    10  # with fewer, scans of different people correlate like those of one person
+)
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,10 @@ class Cohort:
     name : str
         Dataset name, e.g. ``"simulated"``.
     fc : ndarray of shape (n, R, R), float32
-        Pearson correlation matrices, symmetric, unit diagonal.
-    y : ndarray of shape (n,), int64, or float64 of a number
-        0 = control, 1 = patient, 2 and up further classes; of a number `Target.scaled`.
+        Pearson correlation matrices of n subjects with R ROIs, symmetric, unit diagonal.
+    y : ndarray of shape (n,), int64 or float64
+        Classes as int64: 0 = control, 1 = patient, 2 and up further classes. A numeric target is
+        float64, scaled by `Target.scaled`.
     site : ndarray of shape (n,), str
     subject_id : ndarray of shape (n,), str
     roi_names : tuple of str
@@ -45,11 +48,11 @@ class Cohort:
         Subjects that the loader could not read (no file, a truncated file, an unknown diagnosis).
         `fcforge.data.checks.check_cohort` reports them with its own.
     allow_duplicates : bool
-        Allow two ids with what looks like one scan in training and test.
+        Whether scans that look like one person may be divided between training and test.
     allow_unlike_sites : bool
-        A site whose mean FC does not resemble the others' is a warning instead of an error.
+        Whether a site whose mean FC does not resemble the others' is a warning instead of an error.
     target : Target
-        Kind of y: classes with their names, e.g. ``("TC", "ASD")``, or a number.
+        Meaning of y: classes with their names, e.g. ``("TC", "ASD")``, or a number with limits.
     weight : ndarray of shape (n,), optional
         Positive weights of the subjects in training.
     """
@@ -93,24 +96,27 @@ class Cohort:
             y=self.y[index],
             site=self.site[index],
             subject_id=self.subject_id[index],
-            covariates={name: own[index] for name, own in self.covariates.items()},
+            covariates={k: values[index] for k, values in self.covariates.items()},
             weight=None if self.weight is None else self.weight[index],
         )
 
     def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> "Cohort":
-        """Rename sites: ``{"UM": ["UM_1", "UM_2"]}`` makes one site UM of two."""
-        taken = {part: new for new, parts in merge.items() for part in parts}
-        check_names("site to merge", taken, self._known_sites)
-        if len(taken) < sum(map(len, merge.values())):
+        """Return the cohort with sites merged: ``{"UM": ["UM_1", "UM_2"]}`` makes one site of two."""
+        merged_into = {part: new for new, parts in merge.items() for part in parts}
+        check_names("site to merge", merged_into, self._known_sites)
+        if len(merged_into) < sum(map(len, merge.values())):
             raise ConfigError(f"merge = {merge} names a site twice.")
         faults = []
         for fault in self.faults:
-            faults.append(replace(fault, site=taken.get(fault.site, fault.site)))
-        site = [taken.get(s, s) for s in self.site.tolist()]
+            faults.append(replace(fault, site=merged_into.get(fault.site, fault.site)))
+        site = [merged_into.get(name, name) for name in self.site.tolist()]
         return replace(self, site=as_text(site), faults=tuple(faults))
 
     def select_sites(self, names: Sequence[str] | None) -> "Cohort":
-        """Return the cohort of the named sites, grouped in the order of `names`; of all for None."""
+        """Return the cohort of the named sites, grouped in the order of `names`.
+
+        None keeps all sites, in the order of the rows.
+        """
         if names is None:
             return self
         check_names("site", names, self._known_sites)
@@ -128,9 +134,9 @@ class Cohort:
         Parameters
         ----------
         name : str
-            Covariate.
+            Covariate, e.g. ``"age"``.
         limits : (float, float)
-            Limits of the number, agreed in advance.
+            Least and greatest value that the target may have, agreed in advance.
         """
         check_names("target", [name], ["diagnosis", *self.covariates])
         target = Target(name, (), limits)
@@ -140,31 +146,39 @@ class Cohort:
         if not known.all():
             message = f"{counted(int((~known).sum()), 'subject')} left out (no {name})."
             faults.append(Fault("warning", message))
-        rest = {k: v for k, v in self.covariates.items() if k != name}
-        made = replace(self, y=target.scaled(values), target=target, covariates=rest)
-        return replace(made, faults=tuple(faults)).select(known)
+        others = {k: v for k, v in self.covariates.items() if k != name}
+        cohort = replace(
+            self,
+            y=target.scaled(values),
+            target=target,
+            covariates=others,
+            faults=tuple(faults),
+        )
+        return cohort.select(known)
 
-    def without(self, gone: Sequence[str]) -> "Cohort":
-        """Return the cohort and its faults without the subjects of these ids."""
+    def without(self, subjects: Sequence[str]) -> "Cohort":
+        """Return the cohort without the subjects of these ids and without their faults."""
         faulty = [f.subject for f in self.faults]
         known = [*self.subject_id.tolist(), *faulty]
-        check_names("subject to leave out", gone, known)
-        kept = tuple(f for f in self.faults if not f.subject or f.subject not in gone)
-        rest = self.select(~np.isin(self.subject_id, gone))
-        return replace(rest, faults=kept)
+        check_names("subject to leave out", subjects, known)
+        faults = tuple(
+            f for f in self.faults if not f.subject or f.subject not in subjects
+        )
+        others = self.select(~np.isin(self.subject_id, subjects))
+        return replace(others, faults=faults)
 
     def content_sha256(self) -> str:
-        """Return the SHA-256 of FC, label, site and id of all subjects; row order does not matter."""
+        """Return the SHA-256 of FC, target, site and id of all subjects; row order does not matter."""
         digest = hashlib.sha256(f"{self.fc.shape}".encode())
         for i in np.lexsort((self.site, self.subject_id)):
-            who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{self.y[i].item()}"
-            digest.update(who.encode())
+            row = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{self.y[i].item()}"
+            digest.update(row.encode())
             digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
         return digest.hexdigest()
 
     @cached_property
     def duplicates(self) -> list[DuplicatePair]:
-        """Pairs of scans that look like one person; with few ROIs only exact copies."""
+        """Pairs of scans that look like one person; with fewer than `MIN_ROIS` ROIs, exact copies."""
         pairs = find_duplicates(self.fc, self.subject_id)
         if self.n_rois >= MIN_ROIS:
             return pairs
@@ -177,15 +191,34 @@ class Cohort:
 
 
 def write_people(path: Path, people: Cohort) -> Path:
-    """Write people as an .npz that dataset ``folder`` reads, and return its path."""
-    who = {"site": people.site, "subject_id": people.subject_id, "label": people.y}
+    """Write people as an .npz that the dataset ``folder`` reads, and return its path."""
     with whole_file(path) as file:
-        np.savez(file, allow_pickle=False, fc=people.fc, **who)
+        np.savez(
+            file,
+            allow_pickle=False,
+            fc=people.fc,
+            site=people.site,
+            subject_id=people.subject_id,
+            label=people.y,
+        )
     return path
 
 
 def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
-    """Return a covariate as float64, with NaN for missing values; `DataError` if it holds words."""
+    """Return a covariate as float64, with NaN for missing values.
+
+    Parameters
+    ----------
+    name : str
+        Name of the covariate, for the error message.
+    values : ndarray of shape (n,)
+        Numbers, or numbers written as text.
+
+    Raises
+    ------
+    DataError
+        If a value is neither a number nor missing.
+    """
     values = np.asarray(values)
     if values.dtype.kind in "fiub":
         return values.astype(float)
@@ -200,5 +233,5 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Return an array of str, also of numbers (ABIDE's subject ids are integers)."""
+    """Return values as an array of str; they may be numbers (ABIDE's subject ids are integers)."""
     return np.array([str(v) for v in np.asarray(values).tolist()], dtype=np.str_)

@@ -1,10 +1,16 @@
-r"""ComBat: empirical-Bayes shift and scale of every edge at a site.
+r"""ComBat: removal of the shift and scale that a site gives to every edge of FC.
+
+The model of edge v of subject j at site i is
 
 .. math:: z_{ijv} = \alpha_v + \sigma_v(\gamma_{iv} + \delta_{iv} e_{ijv})
 
-for subject j of site i at edge v. The priors of a site, :math:`\gamma_{iv} \sim N(\bar\gamma_i,
-\tau_i^2)` and :math:`\delta^2_{iv} \sim` inverse gamma, are taken over its own edges. Equal to
-neuroCombat's parametric mode (the tests say how closely).
+with a common level :math:`\alpha` and scale :math:`\sigma`, and the site's shift :math:`\gamma` and
+scale :math:`\delta`. The latter are empirical-Bayes estimates: their priors,
+:math:`\gamma_{iv} \sim N(\bar\gamma_i, \tau_i^2)` and :math:`\delta^2_{iv} \sim` inverse gamma, are
+fitted to all edges of the site. The result equals that of neuroCombat's parametric mode
+(``tests/data/test_combat.py``).
+
+Letters of shapes: n subjects, E edges, k covariates.
 
 References
 ----------
@@ -21,53 +27,62 @@ from fcforge.core.names import check_names
 
 How = Literal["combat", "demean"]
 Unseen = Literal["refuse", "estimate"]
-CONVERGED = 1e-4
-MOST_STEPS = 500
+CONVERGED = 1e-4  # largest relative change in the last step of an iteration
+MOST_STEPS = 500  # steps after which the iteration stops in any case
 
 
 def site_effect(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Return the shift :math:`\gamma^*` and squared scale :math:`\delta^{*2}` of one site, both (E,).
+    r"""Return the shift :math:`\gamma^*` and squared scale :math:`\delta^{*2}` of one site.
 
-    Alternates the two posterior means
+    The two posterior means are computed in turn,
 
     .. math::
 
         \gamma^* = \frac{n\tau^2\hat\gamma + \delta^{*2}\bar\gamma}{n\tau^2 + \delta^{*2}}, \qquad
         \delta^{*2} = \frac{b + \frac12\sum_j (z_j - \gamma^*)^2}{a + \frac n2 - 1}
 
-    until no edge changes by more than `CONVERGED` of its value.
+    until no edge changes by more than `CONVERGED` of its value. Here :math:`\hat\gamma` is the mean of
+    the site's n subjects, :math:`\bar\gamma, \tau^2` are its mean and variance over edges, and a, b
+    are the parameters of the inverse gamma.
 
     Parameters
     ----------
     standard : ndarray of shape (n, E)
-        The site's edges, standardised by the reference.
+        Edges of the site's subjects, standardised by the common level and scale.
+
+    Returns
+    -------
+    shift, squared scale : ndarray of shape (E,)
     """
     n = len(standard)
     shift = standard.mean(0)
     scale = no_zeros(standard.var(0) * n / max(n - 1, 1))
     if len(shift) < 2 or shift.var() == 0 or scale.var() == 0:
         return shift, scale  # one edge, or all alike: nothing to borrow from the others
-    centre = shift.mean()
-    spread = shift.var(ddof=1)
+    gamma_bar = shift.mean()
+    tau2 = shift.var(ddof=1)
     a, b = _inverse_gamma(scale)
     squares = (standard**2).sum(0)
     total = standard.sum(0)
     gamma = shift
     delta2 = scale
     for _ in range(MOST_STEPS):
-        new = (n * spread * shift + delta2 * centre) / (n * spread + delta2)
-        about = squares - 2 * new * total + n * new**2
-        new2 = (0.5 * about + b) / (n / 2 + a - 1)
-        change = max(_largest_change(new, gamma), _largest_change(new2, delta2))
-        gamma = new
-        delta2 = new2
+        new_gamma = (n * tau2 * shift + delta2 * gamma_bar) / (n * tau2 + delta2)
+        # sum over subjects of (z - gamma)^2
+        deviation = squares - 2 * new_gamma * total + n * new_gamma**2
+        new_delta2 = (0.5 * deviation + b) / (n / 2 + a - 1)
+        change = max(
+            _largest_change(new_gamma, gamma), _largest_change(new_delta2, delta2)
+        )
+        gamma = new_gamma
+        delta2 = new_delta2
         if change < CONVERGED:
             break
     return gamma, delta2
 
 
 def _inverse_gamma(scale: np.ndarray) -> tuple[float, float]:
-    """Return the parameters a and b of the inverse gamma that fits the squared scales."""
+    """Return the parameters a and b of the inverse gamma with the moments of squared scales (E,)."""
     mean = scale.mean()
     variance = scale.var(ddof=1)
     a = (2 * variance + mean**2) / variance
@@ -76,19 +91,19 @@ def _inverse_gamma(scale: np.ndarray) -> tuple[float, float]:
 
 
 def _largest_change(new: np.ndarray, old: np.ndarray) -> float:
-    """Return the largest relative change of an edge."""
-    size = np.maximum(np.abs(old), 1e-12)
-    return float((np.abs(new - old) / size).max())
+    """Return the largest relative change over edges, from `old` (E,) to `new` (E,)."""
+    magnitude = np.maximum(np.abs(old), 1e-12)
+    return float((np.abs(new - old) / magnitude).max())
 
 
 @dataclass(frozen=True)
 class SiteEffects:
-    r"""Shifts and scales of sites about a common level.
+    r"""Fitted shifts and scales of sites, which `remove` removes.
 
     .. math:: z' = \ell + \sigma \frac{(z - \ell) / \sigma - \gamma_i}{\delta_i}, \qquad
               \ell = \alpha + d^\top B
 
-    with d a subject's covariates, whose effect is kept.
+    for edges z of a subject with covariates d, whose effect is kept.
 
     Attributes
     ----------
@@ -97,9 +112,9 @@ class SiteEffects:
         :math:`\alpha, \sigma`.
     slopes : ndarray of shape (k, E)
         B.
-    gamma, delta : ndarray of shape (sites, E)
+    gamma, delta : ndarray of shape (number of sites, E)
     how : {"combat", "demean"}
-        "demean" only shifts, by plain means.
+        "demean" removes no scale, and takes the plain mean of each edge as the site's shift.
     """
 
     sites: tuple[str, ...]
@@ -119,14 +134,15 @@ class SiteEffects:
         y: np.ndarray | None,
         how: How,
     ) -> "SiteEffects":
-        """Estimate the effects of the sites on z (n, E); the effect of covariates is kept.
+        """Estimate the effects of sites on edges.
 
         Parameters
         ----------
         z : ndarray of shape (n, E)
+            Fisher-z edges.
         site : ndarray of shape (n,), str
         d : ndarray of shape (n, k)
-            Covariates.
+            Covariates, whose effect on the edges is kept.
         y : ndarray of shape (n,) or None
             Diagnoses (0 or 1), whose effect is then kept, too: the level is midway between the
             classes, so that a site's share of patients does not move it. Without them this is
@@ -136,16 +152,16 @@ class SiteEffects:
         check_names("harmonisation", [how], get_args(How))
         sites = tuple(sorted(set(site.tolist())))
         is_member = site[:, None] == np.array(sites, dtype=object)
-        member = is_member.astype(float)
+        membership = is_member.astype(float)
         kept = d if y is None else np.column_stack([d, y - 0.5])
-        beta = _coefficients(np.column_stack([member, kept]), z)
-        means = beta[: len(sites)]
+        beta = _coefficients(np.column_stack([membership, kept]), z)
+        site_means = beta[: len(sites)]
         slopes = beta[len(sites) :]
-        level = member.mean(0) @ means
-        left = z - kept @ slopes
-        variance = ((left - member @ means) ** 2).mean(0)
+        level = membership.mean(0) @ site_means
+        without_kept = z - kept @ slopes
+        variance = ((without_kept - membership @ site_means) ** 2).mean(0)
         sigma = np.sqrt(no_zeros(variance))
-        standard = (left - level) / sigma
+        standard = (without_kept - level) / sigma
         effects = [_effect(standard[site == name], how, name) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*effects, strict=True))
         return cls(sites, level, sigma, slopes[: d.shape[1]], gamma, delta, how)
@@ -153,14 +169,22 @@ class SiteEffects:
     def remove(
         self, z: np.ndarray, d: np.ndarray, site: str, unseen: Unseen = "refuse"
     ) -> np.ndarray:
-        """Return edges z (n, E) of subjects of one site without its effect; no diagnosis is needed.
+        """Return the edges of subjects of one site without the site's effect; needs no diagnoses.
 
         Parameters
         ----------
-        z, d : ndarray of shape (n, E) and (n, k)
+        z : ndarray of shape (n, E)
+            Fisher-z edges.
+        d : ndarray of shape (n, k)
+            Covariates, as in `fit`.
         site : str
         unseen : {"refuse", "estimate"}
-            Whether an unknown effect is an error, or is estimated from these subjects.
+            Whether a site that was not fitted is an error, or its effect is estimated from these
+            subjects.
+
+        Returns
+        -------
+        ndarray of shape (n, E)
         """
         level = self.level + d @ self.slopes
         standard = (z - level) / self.sigma
@@ -173,17 +197,23 @@ class SiteEffects:
         else:
             raise DataError(
                 f"site '{site}' was not among those learned ({', '.join(self.sites)}).",
-                do="Set unseen to 'estimate'.",
+                do="Set unseen to 'estimate', which estimates its effect from these subjects.",
             )
         return level + self.sigma * (standard - gamma) / delta
 
 
 def _coefficients(design: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Return the least-squares coefficients of z (n, E) on a design (n, k) of full rank."""
+    """Return the least-squares coefficients (c, E) of edges z (n, E) on a design (n, c).
+
+    Raises
+    ------
+    DataError
+        If the columns of the design are not independent.
+    """
     beta, _, rank, _ = np.linalg.lstsq(design, z, rcond=None)
     if rank < design.shape[1]:
         raise DataError(
-            "effects of sites cannot be separated from those of the covariates or the diagnosis.",
+            "the effects of sites cannot be separated from those of the covariates or the diagnosis.",
             where="harmonisation",
             do="Keep fewer of them, or leave out sites where one of them is always the same.",
         )
@@ -191,7 +221,16 @@ def _coefficients(design: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def _effect(standard: np.ndarray, how: How, site: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shift and scale of a site, both (E,)."""
+    """Return the shift and scale of a site, both of shape (E,).
+
+    Parameters
+    ----------
+    standard : ndarray of shape (n, E)
+        Standardised edges of the site's subjects.
+    how : {"combat", "demean"}
+    site : str
+        Name for the error message.
+    """
     if len(standard) < 2:
         message = f"site '{site}' has one subject: its effect cannot be estimated."
         raise DataError(message)
@@ -202,5 +241,5 @@ def _effect(standard: np.ndarray, how: How, site: str) -> tuple[np.ndarray, np.n
 
 
 def no_zeros(x: np.ndarray) -> np.ndarray:
-    """Return scales with 1 in place of zeros, since a constant edge has no scale."""
+    """Return scales with 1 in place of zeros, so that constant edges can be divided by them."""
     return np.where(x > 1e-12, x, 1.0)

@@ -5,9 +5,11 @@ and subtracting leaves a valid matrix),
 
 .. math:: \phi' = \phi - B^\top (d - \bar d)
 
-with d a subject's covariates and B least-squares coefficients. They are fitted on the public people of
-a base model, or without one on the training parts of the sites so far. Test subjects and diagnoses
-are never part of the fit.
+with d a subject's covariates, :math:`\bar d` their mean, and B least-squares coefficients. They are
+fitted on the public people of a base model, or without one on the training parts of the sites so far.
+Test subjects and diagnoses are never part of the fit.
+
+Letters of shapes: n subjects, R ROIs, p = R (R + 1) / 2 features, k columns of the design matrix.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +31,10 @@ MIN_FD = 1e-3  # mm; smallest mean framewise displacement whose logarithm is use
 
 
 def terms(name: str, values: np.ndarray) -> list[np.ndarray]:
-    """Return the design columns of a covariate: log mean FD, age and its square, others unchanged.
+    """Return the columns (n,) of the design matrix that stand for a covariate (n,).
+
+    Head motion enters as the logarithm of mean framewise displacement, age with its square, any
+    other covariate unchanged.
 
     Examples
     --------
@@ -45,7 +50,7 @@ def terms(name: str, values: np.ndarray) -> list[np.ndarray]:
 
 
 def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
-    """Return the design matrix (n, k) of the named covariates, float64."""
+    """Return the design matrix of the named covariates, float64, shape (n, k)."""
     check_names("covariate", names, covariates, where="confounds to remove")
     columns: list[np.ndarray] = []
     for name in names:
@@ -64,7 +69,7 @@ def require_covariates(
     names : sequence of str
         Covariates to remove.
     ids : sequence of str
-        Subjects.
+        Subject ids, in the order of the covariates' values.
     where : str
         Place for the error message.
     """
@@ -85,15 +90,15 @@ def require_covariates(
 
 @dataclass(frozen=True)
 class Confounds:
-    """A fitted confound step.
+    """A fitted removal of confounds.
 
     Attributes
     ----------
     names : tuple of str
         Covariates that are removed.
     centre : ndarray of shape (k,)
-        Mean of the design over the people of the fit.
-    coefficients : ndarray of shape (k, R (R + 1) / 2)
+        Mean of the design matrix over the people of the fit.
+    coefficients : ndarray of shape (k, p)
         B.
     shrink : float
         Share of the identity mixed into FC before its logarithm.
@@ -112,67 +117,88 @@ class Confounds:
         names: Sequence[str],
         shrink: float = SHRINK,
     ) -> "Confounds":
-        """Fit least squares of features (n, p) on the covariates.
+        """Fit the least-squares regression of features on covariates.
 
         Columns that do not vary (one sex only) get the coefficient zero.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, p)
+            Matrix-log features of FC.
+        covariates : mapping of str to ndarray of shape (n,)
+        names : sequence of str
+            Covariates to remove.
+        shrink : float
+            Share of the identity that the features were computed with.
         """
         d = design(covariates, names)
         if len(d) <= d.shape[1] + 1:
             raise ConfigError(
                 f"{len(d)} subjects are too few to estimate {d.shape[1]} confound effects.",
                 where="confounds",
-                do="Remove fewer confounds, or fit them on more people (a public start).",
+                do="Remove fewer confounds, or fit them on the public people of a base model.",
             )
         centre = d.mean(0)
-        x = features - features.mean(0)
-        coefficients = np.linalg.lstsq(d - centre, x, rcond=1e-8)[0]
+        centred = features - features.mean(0)
+        coefficients = np.linalg.lstsq(d - centre, centred, rcond=1e-8)[0]
         return cls(tuple(names), centre, coefficients, shrink)
 
     def effect(self, covariates: Covariates) -> np.ndarray:
-        """Return the part of each feature that the covariates explain, shape (n, p)."""
+        """Return the part of each subject's features that the covariates explain, shape (n, p)."""
         return (design(covariates, self.names) - self.centre) @ self.coefficients
 
     def remove(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
         """Return FC (n, R, R) without the effect of the covariates; its diagonal stays near one."""
         if not len(fc):
             return fc
-        left = log_features(fc, self.shrink) - self.effect(covariates)
-        return from_log_features(left, self.shrink, unit=False).astype(fc.dtype)
+        cleaned = log_features(fc, self.shrink) - self.effect(covariates)
+        return from_log_features(cleaned, self.shrink, unit=False).astype(fc.dtype)
 
     def apply(self, site: Site) -> Site:
-        """Return the site with confounds removed from its three parts, each subject separately."""
+        """Return the site with confounds removed from the FC of train, val and test.
+
+        A subject's result depends on its own covariates only.
+        """
         parts: dict[str, Any] = {}
-        for name in site.subject_ids:
-            people: FCBatch = getattr(site, name)
-            own = _covariates(site, name, self.names)
-            fc = self.remove(people.fc.numpy(), own)
-            parts[name] = FCBatch.from_numpy(fc, people.y.numpy())
+        for part in site.subject_ids:
+            people: FCBatch = getattr(site, part)
+            covariates = _covariates(site, part, self.names)
+            fc = self.remove(people.fc.numpy(), covariates)
+            parts[part] = FCBatch.from_numpy(fc, people.y.numpy())
         return replace(site, **parts)
 
 
 def _covariates(site: Site, part: str, names: Sequence[str]) -> Covariates:
-    """Return the covariates of a part of a site; `DataError` if a subject lacks one of `names`."""
-    known = site.covariates.get(part, {})
+    """Return the covariates of one split of a site.
+
+    Parameters
+    ----------
+    site : Site
+    part : {"train", "val", "test"}
+    names : sequence of str
+        Covariates that every subject must have; else `DataError` is raised.
+    """
+    covariates = site.covariates.get(part, {})
     ids = site.subject_ids.get(part, ())
-    require_covariates(known, names, ids, f"site '{site.name}' ({part})")
-    return known
+    require_covariates(covariates, names, ids, f"site '{site.name}' ({part})")
+    return covariates
 
 
 def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
-    """Fit the confound step on the training parts (train and val) of sites."""
+    """Fit the removal of the named covariates on the training parts (train and val) of sites."""
     sites = list(sites)
-    people = [_covariates(s, part, names) for s in sites for part in ("train", "val")]
-    everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
-    values = {}
+    parts = [_covariates(s, part, names) for s in sites for part in ("train", "val")]
+    people = FCBatch.concat([s.learning(with_val=True) for s in sites])
+    covariates = {}
     for name in names:
-        values[name] = np.concatenate([own[name] for own in people])
-    return Confounds.fit(log_features(everyone.fc.numpy()), values, names)
+        covariates[name] = np.concatenate([of_part[name] for of_part in parts])
+    return Confounds.fit(log_features(people.fc.numpy()), covariates, names)
 
 
 def fit_on_cohort(
     cohort: Cohort, names: Sequence[str], shrink: float = SHRINK
 ) -> Confounds:
-    """Fit the confound step on all people of a cohort (public people)."""
+    """Fit the removal of the named covariates on all people of a cohort, who must be public."""
     require_covariates(
         cohort.covariates, names, cohort.subject_id.tolist(), "public people"
     )

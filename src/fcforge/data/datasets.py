@@ -23,13 +23,14 @@ from fcforge.data.cohort import Cohort
 
 
 class Dataset(NamedTuple):
-    """A loading function by name.
+    """Entry of the registry of datasets.
 
     Attributes
     ----------
     name : str
+        Name in a config.
     source : str or callable
-        Function that returns a `Cohort`, dataclass of settings with a method ``load``, or
+        A function that returns a `Cohort`, a dataclass of settings with a method ``load``, or
         ``"module:name"`` of one of them, which is imported when data are loaded.
     about : str
         One line for ``fcforge list datasets``.
@@ -41,21 +42,24 @@ class Dataset(NamedTuple):
 
     @property
     def loader(self) -> Callable[..., Cohort]:
-        """The loading function, with the settings that every dataset has."""
+        """Function that loads the cohort, with the source's settings and those of every dataset."""
         source: Any = self.source
         if isinstance(source, str):
             source = import_object(source)
-        own = field_types(source)
+        source_settings = field_types(source)
 
         @limits(**field_limits(source))
         @functools.wraps(source, updated=())
         def loader(**params: Any) -> Cohort:
-            result = source(**{k: v for k, v in params.items() if k in own})
+            """Return the cohort of the source, with the common settings applied."""
+            of_source = {k: v for k, v in params.items() if k in source_settings}
+            common = {k: v for k, v in params.items() if k in _COMMON}
+            result = source(**of_source)
             cohort = result if isinstance(result, Cohort) else result.load()
-            also = {k: v for k, v in params.items() if k in _COMMON}
-            return _common(cohort, **also)
+            return _common(cohort, **common)
 
-        loader.__annotations__ = {**own, **_COMMON}
+        # `checked` reads the types of a config's settings from the annotations.
+        loader.__annotations__ = {**source_settings, **_COMMON}
         return loader
 
 
@@ -67,21 +71,19 @@ def _common(
     target: str = "diagnosis",
     limits: tuple[float, float] = (0.0, 0.0),
 ) -> Cohort:
-    """Apply the settings that every dataset has.
+    """Return the cohort with the settings applied that every dataset has.
 
     Parameters
     ----------
     cohort : Cohort
     leave_out : tuple of str
         Ids of subjects that are left out.
-    allow_duplicates : bool
-        Allow two ids with what looks like one scan in training and test.
-    allow_unlike_sites : bool
-        Allow a site whose mean FC does not resemble that of the other sites.
+    allow_duplicates, allow_unlike_sites : bool
+        As in `Cohort`.
     target : str
         Target: ``"diagnosis"``, or a covariate that is a number, e.g. ``"age"``.
     limits : (float, float)
-        Limits of that number, agreed in advance.
+        Least and greatest value of that number, agreed in advance.
     """
     if leave_out:  # first, so that nothing else of these people is used
         cohort = cohort.without(leave_out)
@@ -135,7 +137,7 @@ _ROWS = (
 
 
 def _adopt(candidate: Any, name: str, where: str) -> Dataset:
-    """Return the dataset of a plug-in's loading function."""
+    """Return the registry's entry for a plug-in's loading function."""
     if not callable(candidate):
         message = f"'{name}' is not a function that returns a Cohort."
         raise ConfigError(message, where=where, do="Correct or uninstall the plug-in.")
@@ -151,10 +153,15 @@ DATASETS: Registry[Dataset] = Registry(
 def load_dataset(component: Component) -> Cohort:
     """Load the dataset that a config names.
 
+    Parameters
+    ----------
+    component : Component
+        Name of the dataset and its settings.
+
     Raises
     ------
     ConfigError
-        For a name that is not in `DATASETS` or a setting its loader does not have.
+        For a name that is not in `DATASETS`, or a setting that its loader does not have.
     DataError
         For files that cannot be read at all.
     """
@@ -167,46 +174,49 @@ def load_dataset(component: Component) -> Cohort:
 
 
 def dataset_of(
-    name: str, said: Mapping[str, Any], settings: Mapping[str, Any]
+    name: str, options: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> Component:
-    """Return a dataset of a command's options and of its ``--set dataset.*``.
+    """Return the dataset that a command's options and its ``--set dataset.*`` describe.
 
     Parameters
     ----------
     name : str
-    said : mapping
-        Settings by the command's own options.
-    settings : mapping
-        Settings by ``--set``.
+        Name of the dataset.
+    options : mapping
+        Settings from the command's own options, by name.
+    overrides : mapping
+        Settings from ``--set``, by name.
 
     Raises
     ------
     ConfigError
         When both contain the same setting: one would be ignored.
     """
-    for twice in said.keys() & settings.keys():
+    for twice in options.keys() & overrides.keys():
         message = f"--set dataset.{twice}: another option or argument sets it already."
         raise ConfigError(message, do="Leave one of them out.")
-    return Component(name, {**said, **settings})
+    return Component(name, {**options, **overrides})
 
 
 def load_people(
-    data: str | os.PathLike[str], sites: Sequence[str], **how: Any
+    data: str | os.PathLike[str], sites: Sequence[str], **settings: Any
 ) -> Cohort:
-    """Return the people of the named sites, checked as for training.
+    """Return the people of the named sites from a user's files, checked as for training.
 
     Without names all people are returned, unchecked.
 
     Parameters
     ----------
     data : path
+        File or folder, as the dataset ``folder`` reads it.
     sites : sequence of str
-    **how
+        Sites, or none for all.
+    **settings
         Further settings of the dataset ``folder``; None means the default.
     """
-    asked = {**how, "sites": list(sites)}
-    params = {name: value for name, value in asked.items() if value}
+    candidates = {**settings, "sites": list(sites)}
+    params = {name: value for name, value in candidates.items() if value}
     cohort = load_dataset(Component("folder", {"path": str(data), **params}))
     if sites:
-        require_valid(cohort, to_split=not how.get("partial"))
+        require_valid(cohort, to_split=not settings.get("partial"))
     return cohort

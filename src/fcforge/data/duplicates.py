@@ -9,10 +9,10 @@ from fcforge.data.edges import upper_from_fc
 # Edge correlation above which two scans look like one person. Two people correlate less; two
 # halves of one scan often more.
 SAME_PERSON = 0.9
-SAME_PERSON_FEW_EDGES = (
-    0.98  # strangers correlate more when there are fewer than FEW edges
+FEW = (
+    1_000  # edges; with fewer, scans of two people correlate more, hence the next limit
 )
-FEW = 1_000
+SAME_PERSON_FEW_EDGES = 0.98
 
 
 class DuplicatePair(NamedTuple):
@@ -36,27 +36,32 @@ def find_duplicates(
     fc : ndarray of shape (n, R, R)
     ids : ndarray of shape (n,), str
     other : ndarray of shape (m, R, R), optional
-        Second data set. Each pair then has one scan of either set, and scans with the same id
-        count as duplicates.
+        Second data set. Each pair then has one scan from each set, and scans with the same id
+        count as duplicates, too.
     other_ids : ndarray of shape (m,), str, optional
         Ids of `other`.
     """
-    a = _unit_edges(fc)
-    r = a @ (a if other is None else _unit_edges(other)).T
-    duplicate = r > (SAME_PERSON if a.shape[1] >= FEW else SAME_PERSON_FEW_EDGES)
+    edges = _unit_edges(fc)
+    correlation = edges @ (edges if other is None else _unit_edges(other)).T
+    limit = SAME_PERSON if edges.shape[1] >= FEW else SAME_PERSON_FEW_EDGES
+    duplicate = correlation > limit
     if other_ids is None:
         other_ids = ids
-        duplicate = np.triu(duplicate, 1)
+        duplicate = np.triu(duplicate, 1)  # each pair once, no scan with itself
     else:
         duplicate |= ids[:, None] == other_ids[None, :]
     pairs = []
     for i, j in np.argwhere(duplicate):
-        pairs.append(DuplicatePair(str(ids[i]), str(other_ids[j]), float(r[i, j])))
+        r = float(correlation[i, j])
+        pairs.append(DuplicatePair(str(ids[i]), str(other_ids[j]), r))
     return pairs
 
 
 def _unit_edges(fc: np.ndarray) -> np.ndarray:
-    """Return centred edges (n, E) of length 1; constant scans become 0."""
+    """Return each scan's edges, centred and scaled to length 1, shape (n, E).
+
+    Products of two rows are correlations. Edges that are all equal become 0.
+    """
     x = upper_from_fc(fc).astype(np.float32, copy=False)
     x -= x.mean(1, keepdims=True)
     norm = np.linalg.norm(x, axis=1, keepdims=True)

@@ -8,7 +8,7 @@ from fcforge.core.errors import DataError
 
 
 def rois_of(n_edges: int) -> int:
-    """Return the number of ROIs that have `n_edges` edges; `DataError` if there is none."""
+    """Return the number of ROIs that have `n_edges` pairs; raise `DataError` if no number has."""
     n_rois = (1 + math.isqrt(1 + 8 * n_edges)) // 2
     if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
         message = f"{n_edges} edges are not the triangle of a square matrix."
@@ -19,15 +19,20 @@ def rois_of(n_edges: int) -> int:
 def fc_from_upper(
     upper: np.ndarray, diagonal: float = 1.0, dtype: type = np.float64
 ) -> np.ndarray:
-    """Return symmetric matrices (n, R, R) of their upper triangles.
+    """Return symmetric matrices made from their upper triangles.
 
     Parameters
     ----------
     upper : ndarray of shape (n, R (R - 1) / 2)
-        Edges in ``np.triu_indices(R, 1)`` order.
+        Edges of n matrices with R ROIs, in the order of ``np.triu_indices(R, 1)``.
     diagonal : float
+        Value on the diagonal.
     dtype : type
-        Type of the result.
+        Number type of the result.
+
+    Returns
+    -------
+    ndarray of shape (n, R, R)
     """
     n, n_edges = upper.shape
     n_rois = rois_of(n_edges)

@@ -19,11 +19,11 @@ class Fault:
     severity : {"error", "warning"}
         An error prevents training.
     what : str
-        Description.
+        Description, a sentence without its subject: "has no diagnosis."
     do : str
         Advice to the user.
     subject, site : str
-        Place; empty if the fault is not of one subject or site.
+        Subject or site that has the fault; empty if it does not belong to one.
     count : int
         Number of subjects with this fault (see `grouped`).
     """
@@ -37,13 +37,13 @@ class Fault:
 
     @classmethod
     def of(cls, error: DataError, subject: str, site: str) -> "Fault":
-        """Return the fault of a subject that could not be loaded."""
+        """Return the fault of a subject whose loading raised `error`."""
         message = f"{error.where}: {error.what}" if error.where else error.what
         return cls("error", message, error.do, subject, site)
 
     def __str__(self) -> str:
-        places = (("site", self.site), ("subject", self.subject))
-        where = " ".join(f"{kind} '{name}'" for kind, name in places if name)
+        owners = (("site", self.site), ("subject", self.subject))
+        where = " ".join(f"{kind} '{name}'" for kind, name in owners if name)
         if self.count > 1:
             where = f"{self.count} subjects ({self.subject})"
         text = f"{where}: {self.what}" if where else self.what
@@ -51,13 +51,17 @@ class Fault:
 
 
 def grouped(faults: Iterable[Fault]) -> list[Fault]:
-    """Return the faults with equal ones of several subjects as one, in the order of the first."""
-    alike: dict[tuple[str, ...], list[Fault]] = {}
+    """Return faults with the equal ones of several subjects merged into one.
+
+    The merged fault lists the first subjects and counts all. Groups are in the order of their first
+    fault.
+    """
+    groups: dict[tuple[str, ...], list[Fault]] = {}
     for fault in faults:
-        place = "" if fault.subject else fault.site
-        alike.setdefault((fault.what, fault.do, place), []).append(fault)
+        site = "" if fault.subject else fault.site  # faults of sites stay apart
+        groups.setdefault((fault.what, fault.do, site), []).append(fault)
     merged = []
-    for equal in alike.values():
+    for equal in groups.values():
         subjects = some(fault.subject for fault in equal)
         merged.append(replace(equal[0], subject=subjects, count=len(equal)))
     return merged

@@ -44,15 +44,15 @@ from fcforge.imaging.matrix_files import (
 from fcforge.imaging.parsers import as_numbers
 from fcforge.imaging.people import table_in, under_ids_of
 
-ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
-Rows = list[dict[str, str]]
-Named = Mapping[str, str]  # column of a role
-EDGE = re.compile(r".+~.+|edge_?\d+", re.IGNORECASE)  # its column in a table
+ARRAYS = ("label", "site", "subject_id")  # that an .npz needs in addition to FC
+Rows = list[dict[str, str]]  # rows of a table, by column
+Named = Mapping[str, str]  # column by role: {"site": "scanner_site"}
+EDGE = re.compile(r".+~.+|edge_?\d+", re.IGNORECASE)  # name of an edge's column
 
 
 @dataclass(frozen=True)
 class Folder(Validated):
-    """Settings of a dataset in one file or in a folder.
+    """Settings of a dataset in one file or in a folder, for n subjects with R ROIs.
 
     *One .npz*: arrays ``fc_upper`` (n, R (R - 1) / 2) or ``fc`` (n, R, R), ``label``, ``site``,
     ``subject_id``; every other array with one row per subject becomes a covariate. Nothing
@@ -80,8 +80,8 @@ class Folder(Validated):
         Array to read from each .npz or .mat file.
     covariates : str or Path, optional
         Another .npz (with ``subject_id``) or table, e.g. ABIDE's phenotypes, with further
-        covariates of these subjects such as head motion. Ids may lack their leading zeros; a
-        subject that is not in it has none.
+        covariates of these subjects such as head motion. Its ids may lack leading zeros. Subjects
+        that are not in it have missing values.
     positive, negative : str or sequence of str, optional
         The patients' and the controls' diagnoses as the data write them, e.g. ``"ASD"``. With one
         of them, the only other diagnosis is the other group. Needed if the diagnoses are neither
@@ -96,7 +96,7 @@ class Folder(Validated):
         Three or more groups, controls first, e.g. ``("HC", "SZ", "BP")``. Several diagnoses in one
         group are joined by commas; people with others are left out.
     target : str
-        What is learned. If it is a covariate, diagnoses are neither needed nor read.
+        Target of the predictions. If it is a covariate, diagnoses are neither needed nor read.
     partial : bool
         Allow that some of `classes` are missing, since a hospital may not have every disorder.
     """
@@ -124,7 +124,7 @@ class Folder(Validated):
     def load(self) -> Cohort:
         """Load the subjects as FC.
 
-        Trouble with one subject (no file, a damaged one, an unknown diagnosis) does not stop the
+        A subject without a file, with a damaged file or with an unknown diagnosis does not stop the
         loading. It becomes a fault of the cohort, and `require_valid` refuses to train.
         """
         path = Path(self.path).expanduser()
@@ -145,7 +145,14 @@ class Folder(Validated):
         return cohort.merge_sites(self.merge or {}).select_sites(self.sites)
 
     def _open(self, path: Path, named: Named) -> tuple[Listed, Read]:
-        """Return the people of a file or folder, and the function that reads one's FC."""
+        """Return the people of a file or folder, and the function that reads a person's FC.
+
+        Parameters
+        ----------
+        path : Path
+        named : mapping of role to column
+            Columns without a usual name.
+        """
         if not path.exists():
             raise DataError("no such file or folder.", do="Check the path.")
         if table := table_in(path):
@@ -162,13 +169,14 @@ class Folder(Validated):
         else:
             do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
             raise DataError("is no .npz, and has no participants.tsv in it.", do=do)
+        # All FC is in one array: the row in it takes the place of a file name.
         numbered = [{**row, "file": str(k)} for k, row in enumerate(rows)]
         return participants.people_of(numbered, named), lambda person: Reading(
             fc[int(person.file)], roi_names=names
         )
 
     def _labelled(self, listed: Listed) -> Listed:
-        """Return the people with their class; as they are if the target is a number."""
+        """Return the people with their class, or unchanged if the target is a number."""
         groups = (self.positive, self.negative, self.classes)
         if self.target == "diagnosis":
             if listed.people and not listed.label_column:
@@ -178,7 +186,7 @@ class Folder(Validated):
             return participants.labelled(listed, meaning, self.drop_unlabelled)
         if any(groups) or self.drop_unlabelled:
             raise ConfigError(
-                f"target = '{self.target}' is a number, and groups are of a diagnosis.",
+                f"target = '{self.target}' is a number, but groups are of a diagnosis.",
                 do="Leave out positive, negative, classes and drop_unlabelled.",
             )
         return listed
@@ -236,30 +244,35 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     Parameters
     ----------
     cohort : Cohort
-        Its own covariates win over those of the file.
+        Where it has a covariate of the same name, the file's is ignored.
     path : Path
         An .npz with ``subject_id``, or a table with a column for the id. Leading zeros of ids do
         not matter unless two ids differ in them alone.
+
+    Raises
+    ------
+    DataError
+        If the file names a subject twice, or has none of the subjects or no column of numbers.
     """
     columns = read_npz(path) if path.suffix.lower() == ".npz" else _table_columns(path)
     ids = as_text(columns.get("subject_id", ())).tolist()
-    twice = [who for who, times in Counter(ids).items() if times > 1]
+    twice = [subject for subject, times in Counter(ids).items() if times > 1]
     if twice:
         message = f"names a subject twice: {some(twice)}."
         raise DataError(message, do="Keep one row each.")
-    own = cohort.subject_id.tolist()
-    exact = {who: row for row, who in enumerate(ids)}
-    rows = under_ids_of(own, exact)
-    places = np.array([rows.get(who, -1) for who in own])
-    if (places < 0).all():
+    subjects = cohort.subject_id.tolist()
+    row_of_id = {subject: row for row, subject in enumerate(ids)}
+    row_of_subject = under_ids_of(subjects, row_of_id)
+    places = np.array([row_of_subject.get(subject, -1) for subject in subjects])
+    if (places < 0).all():  # -1: not in the file
         raise DataError(
             "holds none of these subjects.",
             do="It needs their ids: array 'subject_id', or a column such as participant_id.",
         )
     added = {}
     for name, values in columns.items():
-        numbers = values.shape == (len(ids),) and values.dtype.kind in "fiu"
-        if numbers and name not in ARRAYS:
+        is_number = values.shape == (len(ids),) and values.dtype.kind in "fiu"
+        if is_number and name not in ARRAYS:
             added[name] = np.where(places < 0, np.nan, values[places].astype(float))
     if not added:
         do = "Covariates are columns of numbers."
@@ -276,37 +289,58 @@ def _table_columns(path: Path) -> dict[str, np.ndarray]:
 
 
 def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...]]:
-    """Return the rows of a table without their edges, the FC of the edges, and the ROI names."""
+    """Return the rows of a table without their edges, the FC of the edges, and the ROI names.
+
+    The edges' cells are removed from `rows` in place. FC has the shape (rows, R, R).
+    """
     names = [name for name in rows[0] if EDGE.fullmatch(name)]
     if not names:
         do = "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
         raise DataError("has no columns of edges.", do=do)
     cells = [[row.pop(name) for name in names] for row in rows]
-    edges = as_numbers(cells, range(2, len(rows) + 2))  # as a spreadsheet counts
+    # Errors name the row as a spreadsheet counts it: 1 is the header.
+    edges = as_numbers(cells, range(2, len(rows) + 2))
     fc, rois = rows_as_fc(np.tanh(edges) if kind == "fisher_z" else edges, names)
     return rows, fc, rois
 
 
 # -- one file per subject --------------------------------------------------------------------------
 def _file_of(person: Participant, folder: Path, files: Sequence[Path]) -> Path:
-    """Return the file of a subject; `DataError` if there is none or more than one."""
+    """Return the file of a subject: the one that the table names, or whose name begins with the id.
+
+    Parameters
+    ----------
+    person : Participant
+    folder : Path
+        Folder that file names of the table are relative to.
+    files : sequence of Path
+        All files that may be a scan.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or more than one.
+    """
     if person.file not in ("", "n/a"):
         return folder / person.file
-    own = [
+    owned = [
         path for path in files if participants.owns_file(path.name, person.subject_id)
     ]
-    if not own:
+    if not owned:
         do = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
         raise DataError("is listed, but has no file.", do=do)
-    if len(own) > 1:
-        names = some(path.name for path in own)
-        do = "Say which: --set 'dataset.pattern=**/*_relmat.tsv', for example."
-        raise DataError(f"has {len(own)} files ({names}).", do=do)
-    return own[0]
+    if len(owned) > 1:
+        names = some(path.name for path in owned)
+        do = "Choose one by its name, e.g. --set 'dataset.pattern=**/*_relmat.tsv'."
+        raise DataError(f"has {len(owned)} files ({names}).", do=do)
+    return owned[0]
 
 
 def _files_without_row(listed: Listed, files: Sequence[Path]) -> Iterator[Fault]:
-    """Yield a warning that lists the files of people who are not in the table."""
+    """Yield a warning that lists the files whose subjects are not in the table, if there are any.
+
+    A table that names files needs no warning: other files are then left out on purpose.
+    """
     subjects = [person.subject_id for person in listed.people]
     names = {path.name for path in files}
     for subject in [*subjects, *(fault.subject for fault in listed.faults)]:
@@ -325,6 +359,7 @@ def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Rea
     path : Path
         File with a matrix, a time series or a row of edges.
     kind : {"auto", "fc", "fisher_z", "timeseries"}
+        Content of the file.
     variable : str, optional
         Array to read from an .npz or .mat file.
     """
@@ -333,14 +368,21 @@ def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Rea
         if 1 in matrix.shape and matrix.size > 2 and kind != "timeseries":
             row = matrix.reshape(1, -1)
             edges = np.tanh(row) if kind == "fisher_z" else row
-            made, names = rows_as_fc(edges, names)
-            return Reading(made[0], roi_names=names)
+            matrices, names = rows_as_fc(edges, names)
+            return Reading(matrices[0], roi_names=names)
         fc = to_fc(matrix, kind)
         return Reading(fc, roi_names=names[: len(fc)])
 
 
 def scan_files(folder: Path, pattern: str = "**/*") -> list[Path]:
-    """Return the files below a folder that may hold FC or a series; not the table of people."""
+    """Return the files below a folder that may hold FC or a time series, without tables of people.
+
+    Parameters
+    ----------
+    folder : Path
+    pattern : str
+        Glob pattern of the files that are considered.
+    """
     files = []
     for path in sorted(folder.glob(pattern)):
         known = path.suffix.lower() in SUFFIXES and path.is_file()
@@ -350,13 +392,18 @@ def scan_files(folder: Path, pattern: str = "**/*") -> list[Path]:
 
 
 def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
-    """Return FC (n, R, R), float32, of an .npz that has ``fc`` or upper triangles ``fc_upper``.
+    """Return the FC in an .npz that has ``fc`` or upper triangles ``fc_upper``.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray
         Arrays of the file.
     kind : {"auto", "fc"}
+        Any other kind is an error: the file would have to hold one scan.
+
+    Returns
+    -------
+    ndarray of shape (n, R, R), float32
     """
     if kind not in ("auto", "fc"):
         raise DataError(
@@ -364,8 +411,8 @@ def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
         )
     name = "fc_upper" if "fc_upper" in arrays else "fc"
     if name not in arrays:
-        has = ", ".join(sorted(arrays)) or "nothing"
-        do = f"It has: {has}. Call it fc or fc_upper."
+        present = ", ".join(sorted(arrays)) or "nothing"
+        do = f"It has: {present}. Call it fc or fc_upper."
         raise DataError("array 'fc_upper' is missing.", do=do)
     values = arrays[name]
     n_axes = 3 if name == "fc" else 2

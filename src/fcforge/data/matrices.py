@@ -1,8 +1,10 @@
 """FC from the content of a file or array: a matrix, a time series, or a row of edges.
 
-A row is the triangle of a symmetric matrix, with or without the diagonal, in one of two orders.
-Names (``Hip_L~Hip_R``) identify the edges. Without names, exactly one order must give correlation
-matrices.
+A row of edges is the triangle of a symmetric matrix, with or without the diagonal, in one of two
+orders. Names (``Hip_L~Hip_R``) identify the edges. Without names, exactly one order must give
+correlation matrices.
+
+Letters of shapes: n subjects, R ROIs, p edges, T volumes.
 """
 
 import math
@@ -17,32 +19,40 @@ from fcforge.data.checks import TOLERANCE
 from fcforge.data.edges import rois_of
 from fcforge.imaging.series import pearson_fc
 
+# Lower triangle row by row, as nilearn vectorises, or upper triangle row by row.
 Order = Literal["nilearn", "upper"]
-ONES = (1.0, math.sqrt(0.5))
-ROUNDING = (
-    0.05  # eigenvalues of rounded correlations may be negative down to minus this
-)
-TRIED = 9  # subjects that decide the order for all
+ONES = (1.0, math.sqrt(0.5))  # a stored diagonal; nilearn divides it by sqrt 2
+ROUNDING = 0.05  # rounded correlations may have eigenvalues down to minus this
+TRIED = 9  # number of subjects that decide the order of the edges for all
 
 
 class Layout(NamedTuple):
-    """Places of vectorised edges in a matrix."""
+    """A way in which a row of edges may be stored, as places in an (R, R) matrix.
+
+    Attributes
+    ----------
+    n_rois : int
+        R.
+    order : {"nilearn", "upper"}
+    diagonal : bool
+        Whether the row contains the diagonal.
+    """
 
     n_rois: int
     order: Order
     diagonal: bool
 
     def indices(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and columns of the entries, in the order of the vector."""
+        """Return row and column of each entry, in the order of the stored row."""
         k = 0 if self.diagonal else 1
         if self.order == "upper":
             return np.triu_indices(self.n_rois, k)
         return np.tril_indices(self.n_rois, -k)
 
     def fill(self, X: np.ndarray) -> np.ndarray:
-        """Return symmetric matrices (n, R, R), float32, with unit diagonal and X (n, p) as edges.
+        """Return float32 matrices (n, R, R), symmetric with unit diagonal, that have the edges X (n, p).
 
-        X fills the first p places.
+        The edges fill the first p places of the layout.
         """
         rows, cols = (index[: X.shape[1]] for index in self.indices())
         fc = np.zeros((len(X), self.n_rois, self.n_rois), dtype=np.float32)
@@ -53,16 +63,20 @@ class Layout(NamedTuple):
         return fc
 
     def has_ones(self, X: np.ndarray) -> bool:
-        """Return whether X (n, p) has 1 on the diagonal, or 1 / sqrt 2 as nilearn scales it."""
+        """Return whether the diagonal in X (n, p) is 1 everywhere, or 1 / sqrt 2 as nilearn scales it.
+
+        A layout without a diagonal has nothing to check, so the result is true.
+        """
         rows, cols = self.indices()
         diagonal = X[:, rows == cols]
         return any(bool((abs(diagonal - one) <= TOLERANCE).all()) for one in ONES)
 
     def is_sound(self, X: np.ndarray) -> bool:
-        """Return whether X (n, p) makes correlation matrices and has ones on a stored diagonal.
+        """Return whether edges X (n, p) in this layout make correlation matrices.
 
-        Correlations have no negative eigenvalue, and in the wrong order they have large ones: on
-        ABIDE -3.7 and below, against -0.002 from rounding.
+        A correlation matrix has no negative eigenvalue. With the edges in a wrong order there are
+        large negative ones: -3.7 and below on ABIDE, against -0.002 from rounding. A stored
+        diagonal must hold ones.
         """
         fc = np.nan_to_num(self.fill(X)).astype(np.float64)
         lowest = np.linalg.eigvalsh(fc)[:, 0]
@@ -72,13 +86,20 @@ class Layout(NamedTuple):
 def rows_as_fc(
     edges: np.ndarray, names: Sequence[str] = ()
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return FC (n, R, R), float32, of rows of edges (n, p), and the ROI names.
+    """Return the FC that rows of edges stand for, and the ROI names.
 
     Parameters
     ----------
     edges : ndarray of shape (n, p)
     names : sequence of str
-        Names of the edges, e.g. ``Hip_L~Hip_R``; numbered or missing names say nothing.
+        Names of the edges, e.g. ``Hip_L~Hip_R``. Numbered or missing names do not tell the order:
+        it is then the only one that gives correlation matrices.
+
+    Returns
+    -------
+    fc : ndarray of shape (n, R, R), float32
+    roi_names : tuple of str
+        Empty if the edges have no names of ROIs.
 
     Raises
     ------
@@ -92,34 +113,38 @@ def rows_as_fc(
     largest = np.nanmax(np.abs(edges), initial=0)
     if largest > 1 + TOLERANCE:
         message = f"edges go up to |r| = {largest:.3g}, beyond 1."
-        raise DataError(message, do="Fisher z values? kind = 'fisher_z'.")
-    readings: list[np.ndarray] = []
+        raise DataError(message, do="If they are Fisher z values: kind = 'fisher_z'.")
+    candidates: list[np.ndarray] = []
     for order in get_args(Order):
+        # As many edges without a diagonal as with the diagonal of one ROI less.
         for layout in (Layout(n_rois, order, False), Layout(n_rois - 1, order, True)):
             if layout.is_sound(edges[:TRIED]):
-                readings.append(layout.fill(edges))
-    if not readings or not all(np.array_equal(fc, readings[0]) for fc in readings):
+                candidates.append(layout.fill(edges))
+    unique = all(np.array_equal(fc, candidates[0]) for fc in candidates)
+    if not candidates or not unique:
         raise DataError(
-            f"{p} edges make correlation matrices in {len(readings) or 'no'} ways.",
+            f"{p} edges make correlation matrices in {len(candidates) or 'no'} ways.",
             do="Name the edges by their two ROIs (Hip_L~Hip_R), or give whole matrices.",
         )
-    return readings[0], ()
+    return candidates[0], ()
 
 
 def _by_names(
     edges: np.ndarray, names: Sequence[str]
 ) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return FC (n, R, R) of edges (n, p) whose names are pairs of ROIs, and the R names of ROIs."""
     pairs = [[roi.strip() for roi in name.split("~")] for name in names]
     rois = tuple(dict.fromkeys(roi for pair in pairs for roi in pair))
-    n = len(rois)
+    n_rois = len(rois)
     different = {frozenset(pair) for pair in pairs}
-    whole = len(different) == len(pairs) in (n * (n - 1) // 2, n * (n + 1) // 2)
-    if not whole or any(len(pair) != 2 for pair in pairs):
+    n_pairs = n_rois * (n_rois - 1) // 2
+    complete = len(different) == len(pairs) in (n_pairs, n_pairs + n_rois)
+    if not complete or any(len(pair) != 2 for pair in pairs):
         raise DataError(
-            f"{len(pairs)} names of edges are not every pair of {n} ROIs once.",
-            do="Name each edge as Hip_L~Hip_R; is a column missing, or there twice?",
+            f"{len(pairs)} names of edges are not every pair of {n_rois} ROIs once.",
+            do="Name each edge as Hip_L~Hip_R. Is a column missing, or there twice?",
         )
-    fc = np.ones((len(edges), n, n), dtype=np.float32)
+    fc = np.ones((len(edges), n_rois, n_rois), dtype=np.float32)
     for (one, other), values in zip(pairs, edges.T, strict=True):
         i, j = rois.index(one), rois.index(other)
         fc[:, i, j] = values
@@ -129,13 +154,17 @@ def _by_names(
 
 # -- matrices and series ---------------------------------------------------------------------------
 def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
-    """Return FC (R, R), float32, of a matrix that is FC or a time series (T, R).
+    """Return FC of shape (R, R), float32, from a matrix that is FC, Fisher z or a time series.
 
-    With ``kind="auto"`` a square matrix that is symmetric or has a unit diagonal is FC (with
-    an error in `check_cohort` when it is not both), anything else a time series, which is
-    refused when it looks transposed. CONN's matrices (Fisher z without a diagonal) are known by
-    their diagonal; of more columns than rows (sources by sources and further targets) the first
-    square is taken, and r = tanh z with a diagonal of 1.
+    Parameters
+    ----------
+    matrix : ndarray of shape (R, R), (R, more) or (T, R)
+        Of Fisher z with more columns than rows (CONN writes sources by sources and further
+        targets) the first R columns are used.
+    kind : {"auto", "fc", "fisher_z", "timeseries"}
+        With "auto" a square matrix that is symmetric or has a unit diagonal is FC (if it is not
+        both, `check_cohort` reports an error). A matrix without a diagonal is CONN's Fisher z.
+        Anything else is a time series, which is refused if it looks transposed.
     """
     rows, columns = matrix.shape
     if kind == "auto" and (kind := _kind_of(matrix)) == "timeseries":
@@ -149,7 +178,7 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
     if kind == "fc":
         if rows != columns or rows < 2:
             message = f"FC is {rows} x {columns}, not square with two ROIs or more."
-            do = "Is the file cut off, or a time series (kind='timeseries')?"
+            do = "Is the file cut off, or is it a time series (kind='timeseries')?"
             raise DataError(message, do=do)
         return matrix.astype(np.float32)
     if 1 < rows < columns and all(_unit_and_symmetric(matrix[:, :rows])):
@@ -162,12 +191,13 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
 
 
 def _kind_of(matrix: np.ndarray) -> Kind:
+    """Return the kind of a matrix's content, told from its shape, diagonal and symmetry."""
     square = matrix[:, : len(matrix)]
     if len(square) > 1 and square.shape == (len(square),) * 2:
-        off = square[~np.eye(len(square), dtype=bool)]
+        off_diagonal = square[~np.eye(len(square), dtype=bool)]
         diagonal = np.diagonal(square)
-        if not np.isfinite(diagonal).any() and np.isfinite(off).all():
-            if np.isinf(diagonal).all() or np.abs(off).max() > 1:
+        if not np.isfinite(diagonal).any() and np.isfinite(off_diagonal).all():
+            if np.isinf(diagonal).all() or np.abs(off_diagonal).max() > 1:
                 return "fisher_z"
             raise DataError(
                 "has no diagonal and no value beyond 1: correlations or Fisher z?",
@@ -177,11 +207,12 @@ def _kind_of(matrix: np.ndarray) -> Kind:
 
 
 def looks_like_fc(matrix: np.ndarray) -> bool:
-    """Return whether a matrix is meant as FC: square, and symmetric or with a unit diagonal."""
+    """Return whether a matrix is probably FC: square, and symmetric or with a unit diagonal."""
     return matrix.shape[0] == matrix.shape[1] and any(_unit_and_symmetric(matrix))
 
 
 def _unit_and_symmetric(square: np.ndarray) -> tuple[bool, bool]:
+    """Return whether a square matrix has a unit diagonal, and whether it is symmetric."""
     unit = np.allclose(np.diagonal(square), 1.0, atol=1e-3)
     return unit, np.allclose(square, square.T, atol=1e-3, equal_nan=True)
 
@@ -199,35 +230,35 @@ def refuse_transposed(series: np.ndarray) -> None:
 def looks_transposed(series: np.ndarray) -> str:
     """Return why a time series (T, R) seems to have its volumes in columns; "" if it does not.
 
-    A signal keeps to its own level and is smooth in time. Over 28 series of ABIDE the mean
-    correlation of neighbouring volumes exceeds that of neighbouring ROIs by 0.12 to 0.6; of the
+    The signal of an ROI keeps to its own level and is smooth in time. Over 28 series of ABIDE the
+    mean correlation of neighbouring volumes exceeds that of neighbouring ROIs by 0.12 to 0.6. In the
     same series transposed it is 0.15 to 0.6 lower.
     """
     x = series[:, np.isfinite(series).all(axis=0)]
     if x.size < 3000 or min(x.shape) < 5:  # too little to exclude chance
         return ""
-    down = _level(x)
-    across = _level(x.T)
-    if across > 3 * max(down, 1.0):
+    level_of_columns = _level(x)
+    level_of_rows = _level(x.T)
+    if level_of_rows > 3 * max(level_of_columns, 1.0):
         return "every row keeps its own level, as an ROI does"
     spread = x.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
     z = (x - x.mean(axis=0)) / scale
-    if down < 3 and _lag_one(z.T) - _lag_one(z) > 0.12:
+    if level_of_columns < 3 and _lag_one(z.T) - _lag_one(z) > 0.12:
         return "signals are smoother along the rows than down the columns"
     return ""
 
 
 def _level(x: np.ndarray) -> float:
-    """Return the spread of the columns' means in units of the spread within columns."""
+    """Return the spread of the columns' means, in units of the typical spread within a column."""
     spread = float(np.median(x.std(axis=0)))
     return float(x.mean(axis=0).std()) / spread if spread > 0 else 0.0
 
 
 def _lag_one(x: np.ndarray) -> float:
-    """Return the mean lag-one autocorrelation of the columns, corrected to 0 for noise."""
+    """Return the mean lag-one autocorrelation of the columns (T, R), which is 0 for white noise."""
     x = x - x.mean(axis=0)
     norm = (x**2).sum(axis=0)
-    together = (x[1:] * x[:-1]).sum(axis=0)
-    correlations = together / np.where(norm > 0, norm, 1.0)
-    return float(correlations.mean()) + 1 / len(x)
+    products = (x[1:] * x[:-1]).sum(axis=0)
+    correlations = products / np.where(norm > 0, norm, 1.0)
+    return float(correlations.mean()) + 1 / len(x)  # white noise has -1 / T on average

@@ -1,8 +1,9 @@
-"""Participants: id, site, meaning of the diagnosis, and the cohort of those with a file.
+"""Participants of a dataset: from the rows of a table to a cohort with FC and classes.
 
-Two groups are compared, or the groups that are listed. Known words need no setting. For a table with
-a second disorder or with other words, name the groups: ``positive`` and ``negative``, or ``classes``
-if there are more than two.
+A table has a row per person, with columns for the *roles* id, site, label (the diagnosis) and file.
+A diagnosis is a word such as ASD or HC. It is translated to a class: 0 for controls, 1 for patients.
+Known words need no setting. If the table has a second disorder or other words, the user names the
+groups: ``positive`` and ``negative``, or ``classes`` if there are more than two.
 """
 
 import re
@@ -25,7 +26,9 @@ from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import column_of
 from fcforge.imaging.parsers import as_number
 
-Words = str | Sequence[str] | None
+Words = (
+    str | Sequence[str] | None
+)  # diagnoses of one group; a text joins them by commas
 # Words of disorders as tables of ABIDE, ADHD-200, REST-meta-MDD and B-SNIP write them.
 DISORDERS = {
     "": "1, true, patient, patients, case",
@@ -46,19 +49,21 @@ CONTROLS = listed(
 )
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
+# Cells that stand for a missing value.
 MISSING = ("", *listed("., n/a, #n/a, #nv, na, nan, null, -999, -9999, -9999.0"))
 NAME_THEM = (
-    "Name both groups: --positive VALUE --negative VALUE (of a start or a config: "
+    "Name both groups: --positive VALUE --negative VALUE (for a base model or in a config: "
     "--set dataset.positive=VALUE and so on); others are left out."
 )
 SEVERAL = 'More than two groups: --set \'dataset.classes=["HC", "SZ", "BP"]\', controls first.'
-# Names of columns by role.
+# Usual names of columns, by role.
 ROLES = {
     "id": tables.ID_COLUMNS,
     "site": ("site", "site_id", "center", "centre", "hospital", "site_name"),
     "label": ("diagnosis", "dx", "dx_group", "group", "label", "y"),
     "file": ("file", "filename", "file_name", "path"),
 }
+# Covariates by other usual names.
 ALIASES = {
     "func_mean_fd": "mean_fd",
     "fd": "mean_fd",
@@ -70,17 +75,29 @@ SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 
 # -- meaning of diagnoses --------------------------------------------------------------------------
 def is_missing(value: str) -> bool:
-    """Return whether a cell is a missing value."""
+    """Return whether a cell of a table stands for a missing value."""
     return _plain(value) in MISSING
 
 
 def _plain(word: str) -> str:
-    """Return a word in the form that is compared: lower case, plain spaces, narrow letters."""
+    """Return a word in the form in which words are compared: NFKC, lower case, no outer spaces."""
     return unicodedata.normalize("NFKC", word).strip().casefold()
 
 
 def label_of(value: str, column: str = "") -> int:
-    """Return 0 or 1 for a known word; raise `DataError`, which lists known words, for others.
+    """Return the class of a known word for a diagnosis: 0 for controls, 1 for patients.
+
+    Parameters
+    ----------
+    value : str
+        Diagnosis as the table writes it.
+    column : str
+        Name of its column: in ``DX_GROUP``, 2 means control.
+
+    Raises
+    ------
+    DataError
+        For another word; the message lists known ones.
 
     Examples
     --------
@@ -94,7 +111,9 @@ def label_of(value: str, column: str = "") -> int:
         return 0
     patients = ", ".join(listed(words)[0] for words in DISORDERS.values())
     controls = ", ".join(CONTROLS[:8])
-    known = f"Known for patients: {patients}; for controls: {controls}; and their like."
+    known = (
+        f"Known for patients: {patients}; for controls: {controls}; and similar words."
+    )
     do = f"{known} {NAME_THEM} {SEVERAL}"
     raise DataError(f"unknown diagnosis '{value.strip()}'.", do=do)
 
@@ -106,14 +125,20 @@ def groups_of(
     classes: Sequence[str] = (),
     partial: bool = False,
 ) -> dict[str, int]:
-    """Return the place of each diagnosis's group, controls first; empty if known words suffice.
+    """Return the class of each diagnosis that the user's groups name.
 
     Parameters
     ----------
     values : iterable of str
-        Diagnoses as the data write them.
+        Diagnoses of all people as the data write them.
     positive, negative, classes, partial
         As in `fcforge.data.folder.Folder`. Several diagnoses of a group may be joined by commas.
+
+    Returns
+    -------
+    dict of str to int
+        By diagnosis, in the form of `_plain`: 0 for controls, 1 for patients, or the place among
+        `classes`. Empty if no groups are named and known words suffice (`label_of`).
 
     Raises
     ------
@@ -122,62 +147,84 @@ def groups_of(
         in the data.
     """
     counts = Counter(v.strip() for v in values if not is_missing(v))
-    known = {_plain(value) for value in counts}
+    present = {_plain(value) for value in counts}
     counted_values = ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
-    words = [_listed(group) for group in classes or (negative, positive)]
-    if classes and (positive or negative or len(classes) < 3 or not all(words)):
-        message = f"classes = {list(classes)} lists three groups or more, and nothing else does."
+    groups = [_listed(group) for group in classes or (negative, positive)]
+    if classes and (positive or negative or len(classes) < 3 or not all(groups)):
+        message = (
+            f"classes = {list(classes)} must list three groups or more, and excludes positive "
+            "and negative."
+        )
         raise DataError(message, do=NAME_THEM)
-    named = [word for group in words for word in set(group)]
+    named = [word for group in groups for word in set(group)]
     if not named:
-        _refuse_two_disorders(known, counted_values)
+        _refuse_two_disorders(present, counted_values)
         return {}
-    if not all(words):
-        rest = known - {*named}
+    if not all(groups):  # one of two is named: the only other diagnosis is the other
+        rest = present - {*named}
         if len(rest) != 1:
             message = (
                 f"one group is named, and the other could be several: {counted_values}."
             )
             raise DataError(message, do=NAME_THEM)
-        words[words.index(())] = tuple(rest)
+        groups[groups.index(())] = tuple(rest)
     for word, times in Counter(named).items():
         if times > 1:
             message = f"the diagnosis '{word}' is named in {times} groups."
             raise DataError(message, do="Name each diagnosis in one group only.")
-    absent = [", ".join(group) for group in words if known.isdisjoint(group)]
-    everything = len(absent) == len(words) and bool(known)
-    if everything or (absent and not partial):
-        lost = "' or '".join(absent if everything else absent[:1])
-        message = f"nobody has the diagnosis '{lost}'; there are: {counted_values}."
+    absent = [", ".join(group) for group in groups if present.isdisjoint(group)]
+    all_absent = len(absent) == len(groups) and bool(present)
+    if all_absent or (absent and not partial):
+        shown = "' or '".join(absent if all_absent else absent[:1])
+        message = f"nobody has the diagnosis '{shown}'; there are: {counted_values}."
         raise DataError(message, do="Name the diagnoses as the data write them.")
-    return {word: k for k, group in enumerate(words) for word in group}
+    return {word: k for k, group in enumerate(groups) for word in group}
 
 
 def meaning_of(value: str, groups: Mapping[str, int], column: str = "") -> int | None:
-    """Return 0 for a control, 1 for a patient, or the place of the group; None for another.
+    """Return the class of a person's diagnosis, or None if it is in none of the user's groups.
+
+    Parameters
+    ----------
+    value : str
+        Diagnosis as the table writes it.
+    groups : mapping of str to int
+        As `groups_of` returns it; if empty, `label_of` decides.
+    column : str
+        Name of the diagnosis's column.
 
     Raises
     ------
     DataError
-        When the diagnosis is missing or is no known word.
+        When the diagnosis is missing or, without groups, no known word.
     """
     if is_missing(value):
         do = (
-            "Fill it in, or leave such people out: --drop-unlabelled (of a start or a config: "
-            "--set dataset.drop_unlabelled=true)."
+            "Fill it in, or leave such people out: --drop-unlabelled (for a base model or in a "
+            "config: --set dataset.drop_unlabelled=true)."
         )
         raise DataError("has no diagnosis.", do=do)
     return groups.get(_plain(value)) if groups else label_of(value, column)
 
 
 def _listed(words: Words) -> tuple[str, ...]:
+    """Return the diagnoses of one group in the form of `_plain`; empty for None."""
     several = listed(words) if isinstance(words, str) else words or ()
     return tuple(_plain(str(word)) for word in several)
 
 
-def _refuse_two_disorders(known: set[str], told: str) -> None:
-    if len({PATIENTS[word] for word in known if word in PATIENTS}) > 1:
-        message = f"more than two diagnoses: {told}; two groups are compared."
+def _refuse_two_disorders(present: set[str], counted_values: str) -> None:
+    """Raise `DataError` if known words name more than one disorder.
+
+    Parameters
+    ----------
+    present : set of str
+        Diagnoses of the data in the form of `_plain`.
+    counted_values : str
+        The same with their counts, for the message.
+    """
+    if len({PATIENTS[word] for word in present if word in PATIENTS}) > 1:
+        message = f"more than two diagnoses: {counted_values}; two groups are compared."
         do = f"{NAME_THEM} Several diagnoses in one group: joined by commas. {SEVERAL}"
         raise DataError(message, do=do)
 
@@ -186,8 +233,17 @@ def _refuse_two_disorders(known: set[str], told: str) -> None:
 class Participant(NamedTuple):
     """One subject before the FC is read.
 
-    `diagnosis` is as the data write it, `y` its class; `extra` holds further columns, text or
-    numbers.
+    Attributes
+    ----------
+    subject_id, site : str
+    y : int
+        Class of the diagnosis; -1 before it is interpreted.
+    file : str
+        File in the table, or whatever tells the reading function where the FC is; may be empty.
+    diagnosis : str
+        Diagnosis as the data write it.
+    extra : mapping
+        Further columns of the table, text or numbers.
     """
 
     subject_id: str
@@ -205,9 +261,9 @@ class Reading(NamedTuple):
     ----------
     fc : ndarray of shape (R, R)
     more : mapping
-        Further covariates, e.g. the number of volumes.
+        Covariates that the file tells, e.g. the number of volumes.
     roi_names : tuple of str
-        Names in the file; empty if it has none.
+        Names of the R ROIs; empty if the file has none.
     """
 
     fc: np.ndarray
@@ -216,7 +272,16 @@ class Reading(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """People of a table before their diagnosis is interpreted, and faults of the others."""
+    """People of a table.
+
+    Attributes
+    ----------
+    people : sequence of Participant
+    faults : sequence of Fault
+        Faults of rows that cannot be used.
+    label_column : str
+        Column of the diagnosis; empty if there is none.
+    """
 
     people: Sequence[Participant]
     faults: Sequence[Fault] = ()
@@ -247,31 +312,31 @@ def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
             loaded.append((person, read(person)))
         except DataError as error:
             unread.append(Fault.of(error, person.subject_id, person.site))
-    kept, odd = _same_rois(loaded)
-    n = len(kept[0][1].fc) if kept else 0
+    kept, roi_faults = _same_rois(loaded)
+    n_rois = len(kept[0][1].fc) if kept else 0
     fc = np.array([reading.fc for _, reading in kept], dtype=np.float32)
     y = np.array([person.y for person, _ in kept], dtype=np.int64)
     names = [reading.roi_names for _, reading in kept if reading.roi_names]
     classes = class_names([person.diagnosis for person, _ in kept], y)
     return Cohort(
         name,
-        fc.reshape(len(kept), n, n),
+        fc.reshape(len(kept), n_rois, n_rois),
         y,
         as_text([person.site for person, _ in kept]),
         as_text([person.subject_id for person, _ in kept]),
         names[0] if names else (),
-        as_covariates([{**who.extra, **reading.more} for who, reading in kept]),
+        as_covariates([{**person.extra, **reading.more} for person, reading in kept]),
         path=str(path),
-        faults=(*listed.faults, *unread, *odd),
+        faults=(*listed.faults, *unread, *roi_faults),
         target=Target(classes=classes),
     )
 
 
 def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Return the covariates of rows of a table, by their usual names.
+    """Return the columns of a table's n rows as covariates (n,), by their usual names.
 
-    A covariate is an array (n,) of numbers if every value is a number or missing (NaN), otherwise
-    of text. Words for the sex become numbers.
+    A covariate holds numbers if every value is a number or missing (NaN), otherwise text. Words for
+    the sex become numbers: 1 male, 2 female.
 
     Examples
     --------
@@ -287,9 +352,9 @@ def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
             np.nan if is_missing(text) else words.get(text.lower()) or as_number(text)
             for text in texts
         ]
-        known = None not in numbers
+        is_numeric = None not in numbers
         covariates[name] = (
-            np.array(numbers, dtype=np.float64) if known else as_text(texts)
+            np.array(numbers, dtype=np.float64) if is_numeric else as_text(texts)
         )
     return covariates
 
@@ -298,54 +363,63 @@ def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
     """Return the subjects with the most common ROIs, and a fault for every other."""
     if not loaded:
         return [], []
-    common = mode(len(r.fc) for _, r in loaded)
-    sized = [r.roi_names for _, r in loaded if len(r.fc) == common and r.roi_names]
-    names = mode(sized) if sized else ()
+    n_rois = mode(len(reading.fc) for _, reading in loaded)
+    all_names = [
+        reading.roi_names
+        for _, reading in loaded
+        if len(reading.fc) == n_rois and reading.roi_names
+    ]
+    names = mode(all_names) if all_names else ()
     kept: list[Loaded] = []
     faults: list[Fault] = []
     for person, reading in loaded:
-        if len(reading.fc) != common:
-            message = f"has {len(reading.fc)} ROIs, most subjects have {common}."
+        if len(reading.fc) != n_rois:
+            message = f"has {len(reading.fc)} ROIs, most subjects have {n_rois}."
             do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
         elif reading.roi_names not in ((), names):
-            own = reading.roi_names
-            place = next(i for i, name in enumerate(own) if name != names[i])
-            usual = f"with most subjects '{names[place]}'"
-            message = f"ROI {place + 1} is '{own[place]}', {usual}."
+            pairs = enumerate(zip(reading.roi_names, names, strict=True), 1)
+            number, name, usual = next((i, a, b) for i, (a, b) in pairs if a != b)
+            message = f"ROI {number} is '{name}', with most subjects '{usual}'."
             do = "All subjects need the same ROIs in the same order; make the file again."
         else:
             kept.append((person, reading))
             continue
         faults.append(Fault("error", message, do, person.subject_id, person.site))
-    return kept, faults + _unnamed(kept)
+    return kept, faults + _missing_names(kept)
 
 
-def _unnamed(kept: Sequence[Loaded]) -> list[Fault]:
-    """Return a warning if some files have ROI names and others have none."""
-    without = [person.subject_id for person, reading in kept if not reading.roi_names]
-    if not without or len(without) == len(kept):
+def _missing_names(loaded: Sequence[Loaded]) -> list[Fault]:
+    """Return one warning if some files have ROI names and others have none; else nothing."""
+    nameless = [
+        person.subject_id for person, reading in loaded if not reading.roi_names
+    ]
+    if not nameless or len(nameless) == len(loaded):
         return []
-    files = counted(len(without), "file")
-    message = f"{files} without ROI names, others have them ({some(without)})."
-    return [Fault("warning", message, "They are taken to have the same ROIs in order.")]
+    files = counted(len(nameless), "file")
+    message = f"{files} without ROI names, others have them ({some(nameless)})."
+    do = "They are taken to have the same ROIs in the same order."
+    return [Fault("warning", message, do)]
 
 
 def owns_file(file_name: str, subject: str) -> bool:
-    """Return whether a file name starts with a whole id (``s1`` does not own ``s10.csv``).
+    """Return whether a file is a subject's: whether its name starts with the whole id.
 
-    A number in the file name may begin with zeros that the id lacks.
+    ``s1`` does not own ``s10.csv``. The prefix ``sub-`` does not matter. A number in the file name
+    may begin with zeros that the id lacks.
     """
-    who = subject.removeprefix("sub-")
-    padding = "0*" if who.isdigit() else ""
-    return (
-        re.match(rf"(sub-)?{padding}{re.escape(who)}(?![^\W_])", file_name) is not None
-    )
+    bare_id = subject.removeprefix("sub-")
+    padding = "0*" if bare_id.isdigit() else ""
+    pattern = rf"(sub-)?{padding}{re.escape(bare_id)}(?![^\W_])"
+    return re.match(pattern, file_name) is not None
 
 
 def labelled(
     listed: Listed, groups: Mapping[str, int], drop_unlabelled: bool = False
 ) -> Listed:
-    """Return the people with their class; each other one has a fault or is counted as left out.
+    """Return the people whose diagnosis belongs to a group, with their class.
+
+    A person whose diagnosis is missing or unknown becomes a fault. One warning counts the people
+    whose diagnosis is known but in none of the groups.
 
     Parameters
     ----------
@@ -357,7 +431,7 @@ def labelled(
     """
     kept: list[Participant] = []
     faults = list(listed.faults)
-    left: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     for person in listed.people:
         word = person.diagnosis
         missing = is_missing(word)
@@ -368,26 +442,37 @@ def labelled(
             faults.append(Fault.of(error, person.subject_id, person.site))
             continue
         if y is None:
-            left["no diagnosis" if missing else word] += 1
+            left_out["no diagnosis" if missing else word] += 1
         else:
             kept.append(person._replace(y=y))
-    if left:
-        reasons = ", ".join(f"{message}: {n}" for message, n in sorted(left.items()))
-        who = counted(left.total(), "subject")
-        faults.append(Fault("warning", f"{who} left out ({reasons})."))
+    if left_out:
+        reasons = ", ".join(f"{reason}: {n}" for reason, n in sorted(left_out.items()))
+        subjects = counted(left_out.total(), "subject")
+        faults.append(Fault("warning", f"{subjects} left out ({reasons})."))
     return listed._replace(people=kept, faults=faults)
 
 
 def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, ...]:
-    """Return the names of controls and patients: their diagnoses, or "0" and "1" without words."""
+    """Return the names of controls and patients for tables and plots.
+
+    A class is called by its diagnoses, joined by slashes. The names are "0" and "1" if a class is
+    empty, if diagnoses are missing, or if they are False and True.
+
+    Parameters
+    ----------
+    diagnoses : sequence of str
+        Diagnosis of each person as the data write it.
+    y : ndarray of shape (n,)
+        Class of each person, 0 or 1.
+    """
     words = as_text(diagnoses)
     names = tuple("/".join(np.unique(words[y == label])) for label in (0, 1))
-    named = all(names) and names != ("False", "True")
-    return names if named else ("0", "1")
+    meaningful = all(names) and names != ("False", "True")
+    return names if meaningful else ("0", "1")
 
 
 def columns_of(text: str) -> dict[str, str]:
-    """Return ``"site=scanner_site,label=dx"`` as a mapping of roles to columns.
+    """Return the columns by role that a text such as ``"site=scanner_site,label=dx"`` names.
 
     Examples
     --------
@@ -401,6 +486,13 @@ def columns_of(text: str) -> dict[str, str]:
 def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, str]:
     """Return the column of each role: the named one, else one with a usual name, else "".
 
+    Parameters
+    ----------
+    header : sequence of str
+        Names of the table's columns.
+    named : mapping of role to column
+        Columns that the user names.
+
     Raises
     ------
     ConfigError
@@ -411,21 +503,23 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
     check_names("role of a column", named, ROLES)
     columns = {}
     for role, usual in ROLES.items():
-        asked = [named[role].lower()] if role in named else usual
-        columns[role] = column_of(header, asked)
+        candidates = [named[role].lower()] if role in named else usual
+        columns[role] = column_of(header, candidates)
         if role in named and not columns[role]:
             shown = ", ".join(header[:8])
             message = f"has no column '{named[role]}' (columns: {shown})."
-            raise DataError(
-                message, do=f"Name the one for the {role} as the table does."
-            )
+            do = f"Name the column of the {role} as the table does."
+            raise DataError(message, do=do)
     return columns
 
 
 def no_column(role: str, header: Sequence[str]) -> DataError:
-    """Return the error for a table without a column of a role."""
-    say = f"--columns {role}=NAME (of a start or a config: --set dataset.columns.{role}=NAME)"
-    usual = (*ROLES[role], f"or say which it is: {say}")
+    """Return the error for a table without a column for a role."""
+    option = (
+        f"--columns {role}=NAME (for a base model or in a config: "
+        f"--set dataset.columns.{role}=NAME)"
+    )
+    usual = (*ROLES[role], f"or name it: {option}")
     return tables.no_column(role, header, usual)
 
 
@@ -440,13 +534,14 @@ def people_of(
     ----------
     rows : sequence of mapping of column to cell
     named : mapping of role to column
+        Columns without a usual name.
     needed : sequence of str
-        Roles that must have a column and a value.
+        Roles that must have a column, and a value in each row.
 
     Raises
     ------
     DataError
-        When there is no column for what is `needed`.
+        When there is no column for a role that is `needed`, or two columns differ in case alone.
     """
     columns = find_columns(list(rows[0]), named)
     for role in (role for role in needed if not columns[role]):
@@ -456,17 +551,23 @@ def people_of(
         raise DataError(f"has the columns {both}.", do=do)
     people: list[Participant] = []
     faults: list[Fault] = []
-    for number, row in enumerate(rows, 2):  # as a spreadsheet counts
-        own = {role: whole(row.get(column, "")) for role, column in columns.items()}
-        lost = [r for r in needed if own[r] in ("", "n/a")]
-        if lost:
-            message = f"no {lost[0]} in row {number} of the table."
-            faults.append(
-                Fault("error", message, "Fill it in.", own["id"], own["site"])
-            )
+    for number, row in enumerate(rows, 2):  # as a spreadsheet counts: 1 is the header
+        cells = {role: whole(row.get(column, "")) for role, column in columns.items()}
+        subject, site = cells["id"], cells["site"]
+        empty = [role for role in needed if cells[role] in ("", "n/a")]
+        if empty:
+            message = f"no {empty[0]} in row {number} of the table."
+            faults.append(Fault("error", message, "Fill it in.", subject, site))
             continue
         used = columns.values()
         extra = {k.lower(): v for k, v in row.items() if k and k not in used}
-        who = (own["id"], own["site"])
-        people.append(Participant(*who, -1, own["file"], own["label"].strip(), extra))
+        people.append(
+            Participant(
+                subject,
+                site,
+                file=cells["file"],
+                diagnosis=cells["label"].strip(),
+                extra=extra,
+            )
+        )
     return Listed(people, faults, columns["label"])

@@ -1,7 +1,9 @@
 """REST-meta-MDD: DPARSF's ROI signals of 25 Chinese hospitals, one .mat per subject.
 
-Not downloadable without an application, so this reads the folder as it is shared:
-``Results/ROISignals_FunImgARCWF/ROISignals_S1-1-0001.mat`` with `ROISignals` (T, 1568 or 1833).
+The data are given on application only, so this module reads the folder as the consortium shares it:
+``Results/ROISignals_FunImgARCWF/ROISignals_S1-1-0001.mat``, each with an array `ROISignals` of T
+volumes and 1,568 or 1,833 columns. An id such as ``S1-1-0001`` consists of the site, the diagnosis
+(1 MDD, 2 control) and a number.
 """
 
 import re
@@ -38,8 +40,8 @@ Atlas = Literal[
     "dosenbach160",
     "power264",
 ]
-WIDTHS = (1568, 1569, 1833)  # of shared files
-TWICE = "S4"  # its subjects are in S14, too
+WIDTHS = (1568, 1569, 1833)  # numbers of columns that shared files have
+TWICE = "S4"  # site whose subjects are in S14, too
 _LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
 _ID = re.compile(r"(S\d+)-([12])-(\d+)")
 _FILE = re.compile(r"ROISignals_(S\d+-[12]-\d+)\.mat$")
@@ -60,35 +62,46 @@ def load_rest_meta_mdd(
     path : path
         Shared folder, its folder ``Results``, or the folder with the .mat files.
     sites : sequence of str, or "all"
-        E.g. ``S20``. S4 holds subjects of S14 again: it is refused by name and left out of "all".
+        Sites to load, e.g. ``S20``. S4 holds subjects of S14 again: naming it is an error, and "all"
+        leaves it out.
     global_signal : bool
-        True reads ``FunImgARglobalCWF``, where DPARSF removed the global signal.
+        Whether to read ``FunImgARglobalCWF``, where DPARSF removed the global signal.
     atlas : str
-        Block of columns (`COLUMNS`). ROI names are known for AAL only; Power's 264 ROIs are in
-        files with 1,833 columns only.
+        Atlas, which is a block of columns in the files (`COLUMNS`). ROI names are known for AAL
+        only. Power's 264 ROIs are only in files with 1,833 columns.
     subjects : path, optional
-        ``Stat_Sub_Info_848MDDvs794NC.mat`` (Yan et al. 2019): keeps its subjects alone and adds
+        ``Stat_Sub_Info_848MDDvs794NC.mat`` (Yan et al. 2019). Only its subjects are loaded, and get
         age, sex, education and mean_fd.
 
     Returns
     -------
     Cohort
-        Label 1 = MDD: the middle part of the id, ``S20-1-0001``, is 1 for MDD, 2 for control.
+        Label 1 = MDD, told from the id.
     """
     folder = _series_folder(Path(path).expanduser(), global_signal)
     listed = read_subject_list(Path(subjects)) if subjects else {}
     files = _files(folder)
     chosen, faults = _choose(list(listed or files), sites)
     people = []
-    for who in chosen:
-        extra = listed.get(who, {})
-        people.append(Participant(who, _site(who), _label(who), extra=extra))
+    for subject in chosen:
+        extra = listed.get(subject, {})
+        people.append(
+            Participant(subject, _site(subject), _label(subject), extra=extra)
+        )
     read = partial(_read, files, atlas)
     return assemble("rest_meta_mdd", Listed(people, faults), read, folder)
 
 
 def _series_folder(path: Path, global_signal: bool) -> Path:
-    """Return the folder of the series inside the shared one; `DataError` where there is none."""
+    """Return the folder of the .mat files inside the shared one; `DataError` if there is none.
+
+    Parameters
+    ----------
+    path : Path
+        Shared folder, ``Results``, or the folder itself.
+    global_signal : bool
+        As in `load_rest_meta_mdd`.
+    """
     name = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
     for folder in (path / "Results" / name, path / name, path):
         if folder.name == name and folder.is_dir():
@@ -100,7 +113,7 @@ def _series_folder(path: Path, global_signal: bool) -> Path:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Return the file of each subject id."""
+    """Return the .mat files in a folder by subject id."""
     files = {}
     for file in sorted(folder.glob("*.mat")):
         if match := _FILE.match(file.name):
@@ -115,7 +128,15 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading:
-    """Return a subject's FC of the columns of an atlas."""
+    """Return a subject's FC, computed from an atlas's columns of its file.
+
+    Parameters
+    ----------
+    files : mapping of subject id to Path
+    atlas : str
+        Key of `COLUMNS`.
+    person : Participant
+    """
     if (file := files.get(person.subject_id)) is None:
         raise DataError("is listed, but has no file.")
     values, _ = read_matrix_file(file, "ROISignals")
@@ -136,9 +157,13 @@ def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading
 
 
 def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
-    """Return the covariates by subject id from the consortium's .mat.
+    """Return the covariates of each subject in the consortium's list of subjects.
 
-    It has SubID, Dx (+1 MDD, -1 control), Age, Sex, Edu, Site and Motion.
+    The list is a .mat file with SubID, Dx (+1 MDD, -1 control), Age, Sex, Edu, Site and Motion.
+
+    Returns
+    -------
+    dict of subject id to dict of covariate to float
 
     Raises
     ------
@@ -149,7 +174,7 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     with at(path):
         if not {"SubID", "Dx"} <= data.keys():
             raise DataError(
-                "not the consortium's subject list.",
+                "is not the consortium's subject list.",
                 do="It has SubID, Dx, Age, Sex, Edu, Site and Motion.",
             )
         ids = data["SubID"].tolist()
@@ -158,20 +183,27 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
         columns = {name: data[key].ravel() for key, name in known.items()}
         if any(len(values) != len(ids) for values in (dx, *columns.values())):
             raise DataError("its columns differ in length.")
-        labels = [_label(who) for who in ids]
+        labels = [_label(subject) for subject in ids]
         wrong = int((labels != (dx > 0)).sum())
         if wrong:
             raise DataError(f"Dx contradicts the id of {wrong} subjects.")
     covariates = {}
-    for i, who in enumerate(ids):
-        covariates[who] = {name: values[i] for name, values in columns.items()}
+    for row, subject in enumerate(ids):
+        covariates[subject] = {name: values[row] for name, values in columns.items()}
     return covariates
 
 
 def _choose(
     subjects: Sequence[str], sites: Sequence[str] | Literal["all"]
 ) -> tuple[list[str], list[Fault]]:
-    """Return the ids of the wanted sites, ordered by site, and a warning if S4 was left out."""
+    """Return the subjects of the given sites, ordered by site, and a warning if S4 was left out.
+
+    Parameters
+    ----------
+    subjects : sequence of str
+        Ids of all subjects.
+    sites : sequence of str, or "all"
+    """
     if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")
     known = {_site(s) for s in subjects}
@@ -192,8 +224,10 @@ def _choose(
 
 
 def _site(subject: str) -> str:
+    """Return the site in a subject's id."""
     return subject.split("-")[0]
 
 
 def _label(subject: str) -> int:
+    """Return the class in a subject's id: 1 for MDD, 0 for controls."""
     return int(subject.split("-")[1:2] == ["1"])
