@@ -89,7 +89,7 @@ def test_abide(shared_data):
     from pathlib import Path
 
     moved = shared_data / "abide1_aal116_dparsf.npz"
-    path = Path(__file__).parents[2] / "paper" / "experiments" / "main_abide.toml"
+    path = Path(__file__).parents[2] / "paper" / "experiments" / "main_gcn_444.toml"
     asked = load_experiment(path, [f"dataset.covariates={moved}"])
     wanted = replace(asked, seeds=(0,), orders=2)
     found = {r.learner: r for r in motion.motion_rows(wanted)}

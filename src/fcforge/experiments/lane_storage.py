@@ -10,6 +10,7 @@ from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, RunSpec
 from fcforge.experiments.environment import describe
 from fcforge.experiments.networks import network_file
+from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import Node
 from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.run_parts import RunParts
@@ -49,10 +50,14 @@ class LaneStorage:
 
     def pretrained(self, spec: RunSpec) -> Lane | None:
         """Return the network trained on the public subjects; None if the run or method has none."""
-        if spec.base_model is None or not self.parts.learner(spec).method.fits:
+        if not self._begins_pretrained(spec):
             return None
         self.pretrain([spec])
         return Lane.from_named(read_tensors(self._pretrained_path(spec), self.device))
+
+    def _begins_pretrained(self, spec: RunSpec) -> bool:
+        """Return whether a run begins with a network trained on public subjects."""
+        return spec.base_model is not None and self.parts.learner(spec).method.fits
 
     def pretrain(self, specs: Iterable[RunSpec], lanes: int = 1) -> None:
         """Train the networks that runs begin with on their public subjects, and store them.
@@ -60,13 +65,14 @@ class LaneStorage:
         Parameters
         ----------
         specs : iterable of RunSpec
-            Those without public subjects, and those whose network is stored, are passed over.
+            Those without public subjects, those of scikit-learn pipelines, and those whose network
+            is stored, are passed over.
         lanes : int
             Most seeds trained side by side.
         """
         missing: dict[RunSpec, dict[Path, RunSpec]] = {}
         for spec in specs:
-            if spec.base_model is None or not self.parts.learner(spec).method.fits:
+            if pipeline_of(spec.learner) or not self._begins_pretrained(spec):
                 continue
             path = self._pretrained_path(spec)
             if not is_stored(path):
