@@ -83,8 +83,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     val_fraction : float
         Share of a site's subjects for inner validation, where that is used.
     positive : optional
-        The one of two classes of y that means patient, for example ``"ASD"``. Of 0 and 1 it is 1,
-        of words that are known (ASD and TC) the patients'; of others the second in sorted order.
+        Which of two classes of y means patient, for example ``"ASD"``. The default is 1 of 0 and 1,
+        the patients' word of known words (ASD and TC), else the second class in sorted order.
     random_state : int, RandomState or None
         Source of all randomness. With an int, 0 by default, results are bitwise repeatable. None
         draws a seed in every `fit`.
@@ -104,8 +104,10 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (2,) or (K,)
+        Classes in sorted order.
     coef_, intercept_ : ndarray of shape (1 or K, n_features) and (1 or K,)
-        Of a linear model: weights of its features (with ``features="any"`` of the columns of X).
+        Weights and intercepts, if the model is linear, of its features (with ``features="any"`` of
+        the columns of X).
     model_ : TrainedModel
         The trained model and the subjects that the method remembers.
     sites_ : tuple of str
@@ -163,10 +165,10 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         classes: Any = None,
     ) -> Self:
         numbers, labels = self._checked(X, y, first)
-        words = self._named(labels, classes) if first else self._labels
-        known = people.some_classes(labels, np.unique(words))
-        target = self._target(words) if first else self.target_
-        code = people.coded(labels, words)
+        ordered = self._ordered_classes(labels, classes) if first else self._labels
+        known = people.require_classes(labels, np.unique(ordered))
+        target = self._target(ordered) if first else self.target_
+        code = people.coded(labels, ordered)
         self._learn_all(
             numbers,
             code,
@@ -175,16 +177,16 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
             covariates,
             sample_weight,
             first=first,
-            class_weight=people.weights_of_classes(self.class_weight, words),
+            class_weight=people.weights_of_classes(self.class_weight, ordered),
         )
         self.classes_ = known
-        self._labels = words
+        self._labels = ordered
         self._warn_if_constant(X, labels, covariates)
         return self
 
-    def _target(self, words: np.ndarray) -> Target:
-        """Return the target of the first call."""
-        return Target(classes=tuple(map(str, words)))
+    def _target(self, classes: np.ndarray) -> Target:
+        """Return the target for classes in the order of the model's outputs."""
+        return Target(classes=tuple(map(str, classes)))
 
     def _warn_if_constant(self, X: Any, labels: np.ndarray, covariates: Any) -> None:
         """Warn if all people of a call with several classes are predicted to be of one class."""
@@ -196,11 +198,19 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         do = "Give it more people, weaken its penalty, train longer, or choose another model."
         warnings.warn(f"{what} that it has just learned. {do}", stacklevel=4)
 
-    def _named(self, labels: np.ndarray, classes: Any) -> np.ndarray:
-        """Return all classes in the order of the model: controls first."""
+    def _ordered_classes(self, labels: np.ndarray, classes: Any) -> np.ndarray:
+        """Return all classes in the order of the model's outputs: controls first.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n,)
+            Labels of the first call.
+        classes : sequence or None
+            All classes, if the user states them.
+        """
         people.refuse_missing([] if classes is None else classes)
         known = np.unique(labels if classes is None else np.asarray(classes))
-        if len(people.some_classes(labels, known)) > 2:
+        if len(people.require_classes(labels, known)) > 2:
             if self.positive is not None:
                 what = "positive= is for two classes; the target is more classes."
                 raise InputError(what, do="Leave it out.")
@@ -209,20 +219,21 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         return known if patient == known[1] else known[::-1]
 
     def _check_sites(self, subjects: Cohort, first: bool) -> None:
+        """Check ROIs of the sites, and whether the fitted model finds their diagnoses swapped."""
         super()._check_sites(subjects, first)
         if first or self.target_.kind != "two classes":
             return
         with as_input_error():
             odds = self.model_.calibrated(subjects.fc, subjects.covariates)
         for name in subjects.site_names:
-            here = subjects.site == name
-            result = contrast(odds[here], subjects.y[here] == 1)
+            members = subjects.site == name
+            result = contrast(odds[members], subjects.y[members] == 1)
             if result.p < SWAPPED:  # NaN fails
-                n = int(here.sum())
+                n = int(members.sum())
                 what = labels_swapped(self.target_, 0, 1, result, n)
                 warnings.warn(f"site '{name}': {what} {CHECK_LABELS}", stacklevel=5)
 
-    # -- using what was learnt ------------------------------------------------------------------
+    # -- predictions ----------------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Return calibrated log odds of ``classes_[1]``, (n,), or log probabilities (n, K).
 
@@ -272,8 +283,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
             As in `fit`.
         """
         odds = self.decision_function(X, covariates)
-        place = odds.argmax(1) if odds.ndim == 2 else (odds > 0).astype(int)
-        return self.classes_[place]
+        index = odds.argmax(1) if odds.ndim == 2 else (odds > 0).astype(int)
+        return self.classes_[index]
 
     @property
     def coef_(self) -> np.ndarray:
@@ -286,7 +297,10 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         return self._by_class(self._linear_weights()[1])
 
     def _by_class(self, values: np.ndarray) -> np.ndarray:
-        """Return values of each output of the model for `classes_`."""
+        """Return values (K, ...) of the model's K outputs in the order of `classes_`.
+
+        For two classes it is the difference of the second and the first, shape (1, ...).
+        """
         ordered = values[np.argsort(self._labels)]
         return ordered[1:] - ordered[:1] if len(ordered) == 2 else ordered
 
@@ -325,14 +339,14 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         -------
         Explanation, or ColumnExplanation with ``features="any"``
         """
-        words = self._labels.tolist()
-        if target is None and len(words) > 2:
+        classes = self._labels.tolist()
+        if target is None and len(classes) > 2:
             what = "which of the classes to explain is not stated."
-            raise InputError(what, do=f"Give target=, one of {words}.")
-        if target is not None and target not in words:
-            raise InputError(f"target={target!r} is none of {words}.")
-        output = 1 if target is None else words.index(target)
-        positive = str(words[output])
+            raise InputError(what, do=f"Give target=, one of {classes}.")
+        if target is not None and target not in classes:
+            raise InputError(f"target={target!r} is none of {classes}.")
+        output = 1 if target is None else classes.index(target)
+        positive = str(classes[output])
         if self.features == "any":
             require_no_scans(atlas, reference, stability)
             return self._explain_columns(X, output, positive)
@@ -347,7 +361,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         )
 
     def _explained(self, output: int) -> Any:
-        """Return the model whose log odds of a class are explained."""
+        """Return the model with the output whose log odds are explained."""
         return ExplainedOutput(self.model_, output)
 
     # -- files -----------------------------------------------------------------------------------
@@ -373,7 +387,7 @@ def edge_stability(
     seed: int = 0,
     n_jobs: int | None = None,
 ) -> EdgeStability:
-    """Return how far trainings on other people agree about each edge.
+    """Measure how far trainings on different people agree about each edge.
 
     Clones of `model` learn random halves of the people, in complementary pairs, each half with
     its share of both classes. The weights of each edge at the mean scan are compared.
@@ -397,14 +411,19 @@ def edge_stability(
     tasks = []
     for pair in halves.split(np.zeros(len(labels)), labels):
         for half in pair:
-            here = site if np.ndim(site) == 0 else np.asarray(site)[half]
+            sites_of_half = site if np.ndim(site) == 0 else np.asarray(site)[half]
             part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
-            tasks.append(delayed(_edge_weights)(model, part, labels[half], here))
+            tasks.append(
+                delayed(_edge_weights)(model, part, labels[half], sites_of_half)
+            )
     return EdgeStability.of(np.stack(Parallel(n_jobs=n_jobs)(tasks)))
 
 
 def _edge_weights(model: ForgeClassifier, X: Any, y: Any, site: Any) -> np.ndarray:
-    """Return the weight (E,) of each edge after a training, at the mean scan."""
+    """Train a clone of `model` and return the gradient (E,) of its score by each edge.
+
+    The gradient is taken at the mean scan.
+    """
     fitted = clone(model).fit(X, y, site)
     scored, _ = fitted._explained(1).attribution({})
     return slope_at(scored, fitted.mean_fc_)

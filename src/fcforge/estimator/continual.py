@@ -60,7 +60,7 @@ LINEAR_RATE = 3e-4
 # by the same rule: FCM-VAE, because it fits four ABIDE sites in less than 90 s
 GENERATOR = "fcm_vae"
 FAST_GENERATOR = "corr_gauss"  # also of targets that FCM-VAE does not learn
-FEWEST_STORED = 10  # people behind a mean FC that is stored
+FEWEST_STORED = 10  # smallest number of people whose mean FC is stored
 DRAWN_SEEDS = 2**31 - 1
 
 
@@ -73,13 +73,13 @@ class Part(NamedTuple):
         Parameter of the estimator that holds the settings.
     registry : mapping of name to class, or None
         None for `Training`.
-    given : tuple of str
+    hidden : tuple of str
         Fields that are not settings of the part, or are parameters of the estimator itself.
     """
 
     parameter: str
     registry: Mapping[str, Any] | None
-    given: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 PARTS = {
@@ -165,18 +165,22 @@ class ContinualEstimator(Fitted, ABC):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, and settings of the parts by ``part__name``, which `fit` checks."""
-        inner = {k: v for k, v in params.items() if k.partition("__")[0] in PARTS}
-        inner = {k: v for k, v in inner.items() if "__" in k}
-        super().set_params(**{k: v for k, v in params.items() if k not in inner})
-        for key, value in inner.items():
+        """Set parameters, and settings of the parts as ``part__name``; `fit` checks the values."""
+        part_settings = {
+            k: v for k, v in params.items() if k.partition("__")[0] in PARTS
+        }
+        part_settings = {k: v for k, v in part_settings.items() if "__" in k}
+        super().set_params(
+            **{k: v for k, v in params.items() if k not in part_settings}
+        )
+        for key, value in part_settings.items():
             part, _, name = key.partition("__")
             parameter = PARTS[part].parameter
             setattr(self, parameter, {**(getattr(self, parameter) or {}), name: value})
         return self
 
     def _part_settings(self, part: str) -> dict[str, Any]:
-        """Return the settings of a part: the defaults, then those that are given."""
+        """Return the settings of a part by name: those given, and the defaults of all others."""
         parameter, registry, hidden = PARTS[part]
         held = getattr(self, parameter)
         given = dict(held) if isinstance(held, Mapping) else {}
@@ -232,11 +236,13 @@ class ContinualEstimator(Fitted, ABC):
 
     @staticmethod
     def _usual_model(method: str) -> str:
+        """Return the model of ``model=None``: the first that the method names, else the linear one."""
         known = _known(METHODS, method)
         return next(iter(known.models if known else ()), LINEAR)
 
     @staticmethod
     def _needs_generator(method: str) -> bool:
+        """Return whether a method of this name replays synthetic subjects."""
         known = _known(METHODS, method)
         return known is not None and known.needs_generator
 
@@ -261,14 +267,14 @@ class ContinualEstimator(Fitted, ABC):
         ----------
         X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
         y : array of shape (n,)
-            Of a classifier any two classes, see `positive`, or more; of a regressor numbers.
+            Two classes (see `positive`) or more for a classifier; numbers for a regressor.
         site : array of shape (n,), str or int, optional
             Site of each subject, or one for all; None is one site, "site-1". Names are texts or
             whole numbers (1, 1.0 and "1" are one site); an empty or missing one is refused. The
             names decide the randomness together with `random_state`. Sites are learned in the
             order of their first subjects, or in that of `site_order`.
         covariates : mapping or data frame of columns of shape (n,), optional
-            Not used by this estimator; those around a base model may need them.
+            Not used by this estimator; estimators with a base model may need them.
         sample_weight : array of shape (n,), optional
             Weights of the subjects, at least zero. In closed forms a weight of 2 equals the same
             subject twice. Methods that train draw a subject in proportion to its weight, into the
@@ -292,7 +298,15 @@ class ContinualEstimator(Fitted, ABC):
         *,
         first: bool,
     ) -> Self:
-        """Learn the subjects of a call, from scratch if `first` is true."""
+        """Learn the subjects of one call of `fit` or `partial_fit`.
+
+        Parameters
+        ----------
+        X, y, site, covariates, sample_weight
+            As in `fit`.
+        first : bool
+            Whether to learn from scratch.
+        """
 
     def _checked(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return X and y of a call as arrays; a missing y raises `InputError`."""
@@ -323,7 +337,7 @@ class ContinualEstimator(Fitted, ABC):
         X : ndarray
             As `_validate` returns it.
         code : ndarray of shape (n,)
-            Labels as learners see them.
+            Number of each subject's class in the order of the model, or scaled numbers.
         target : Target
         site, covariates, sample_weight
             As in `fit`.
@@ -332,8 +346,8 @@ class ContinualEstimator(Fitted, ABC):
         class_weight : "balanced", or ndarray of shape (K,), optional
             Weight of each class in the order of the model.
         """
-        before = 0 if first else len(self._visits)
-        names = people_module.site_names(site, len(X), f"site-{before + 1}")
+        visits_before = 0 if first else len(self._visits)
+        names = people_module.site_names(site, len(X), f"site-{visits_before + 1}")
         fc, layout = self._as_fc(X, None if first else self._layout)
         columns = people_module.columns_of(covariates, len(X))
         weight = people_module.training_weights(
@@ -368,21 +382,21 @@ class ContinualEstimator(Fitted, ABC):
         self._visits = self._visits_after(subjects, first)
         self._site_of_scan = hashes
         self._layout = layout
-        seen = 0 if first else self._n_seen
-        self._n_seen = seen + len(fc)
+        n_before = 0 if first else self._n_seen
+        self._n_seen = n_before + len(fc)
         if self.features == "any":
             p = X.shape[1]
             columns_sum = fc_as_numbers(fc, p).sum(0)
-            if seen:
-                columns_sum += seen * fc_as_numbers(self.mean_fc_[None], p)[0]
+            if n_before:
+                columns_sum += n_before * fc_as_numbers(self.mean_fc_[None], p)[0]
             mean = (columns_sum / self._n_seen)[None]
             self.mean_fc_ = numbers_as_fc(mean)[0].astype(np.float64)
         else:
-            total = seen * self.mean_fc_ if seen else 0.0
+            total = n_before * self.mean_fc_ if n_before else 0.0
             self.mean_fc_ = (fc.sum(0, dtype=np.float64) + total) / self._n_seen
 
     def _visits_after(self, subjects: Cohort, first: bool) -> tuple[str, ...]:
-        """Return the visits so far and those of a call."""
+        """Return all visits, those of earlier calls and those of this one."""
         before = () if first else self._visits
         return (*before, *self._in_order(subjects))
 
@@ -391,13 +405,15 @@ class ContinualEstimator(Fitted, ABC):
         names = subjects.site_names
         if self.site_order is None:
             return names
-        wanted = people_module.site_names(
+        requested = people_module.site_names(
             list(self.site_order), len(self.site_order), ""
         )
-        if missing := [name for name in names if name not in wanted.tolist()]:
+        if missing := [name for name in names if name not in requested.tolist()]:
             what = f"site_order does not name site '{missing[0]}'."
             raise InputError(what, do="Name every site of the call.")
-        return tuple(name for name in dict.fromkeys(wanted.tolist()) if name in names)
+        return tuple(
+            name for name in dict.fromkeys(requested.tolist()) if name in names
+        )
 
     def _check_sites(self, subjects: Cohort, first: bool) -> None:
         """Refuse sites with other ROIs, and warn of swapped diagnoses, by `fcforge.data`'s checks.
@@ -407,13 +423,14 @@ class ContinualEstimator(Fitted, ABC):
         """
         faults = [*site_faults(subjects)]
         if not first and self._n_seen and subjects.n_rois >= MIN_ROIS:
+            # also compare each new site with the mean of everybody learned before
             severity: Literal["error", "warning"]
             severity = "warning" if self.allow_unlike_sites else "error"
-            known = fisher_z(self.mean_fc_[None])[0]
+            mean_edges = fisher_z(self.mean_fc_[None])[0]
             for name in subjects.site_names:
                 fc = subjects.fc[subjects.site == name]
-                words = "the sites before it"
-                if fault := scan_fault(known, fc, name, words, severity):
+                others = "the sites before it"
+                if fault := scan_fault(mean_edges, fc, name, others, severity):
                     faults.append(fault)
         for fault in faults:
             advice = fault.do.replace(
@@ -432,9 +449,9 @@ class ContinualEstimator(Fitted, ABC):
             self._require_same_learner(model)
         settings = self._site_settings(subjects.target)
         for name in self._in_order(subjects):
-            mine = subjects.select_sites([name])
-            with self._progress(name, len(mine), settings) as tick:
-                model = model.after(mine, settings, tick=tick)
+            people = subjects.select_sites([name])
+            with self._progress(name, len(people), settings) as tick:
+                model = model.after(people, settings, tick=tick)
         return model
 
     def _untrained(self, target: Target, n_rois: int) -> TrainedModel:
@@ -454,21 +471,21 @@ class ContinualEstimator(Fitted, ABC):
             "method": (spec.method, model.learner_spec.method),
             "model": (spec.model, model.learner_spec.model),
         }
-        for part, (now, then) in pairs.items():
-            if now != then:
+        for part, (requested, fitted) in pairs.items():
+            if requested != fitted:
                 raise ConfigError(
-                    f"{part} or its settings changed after the first site: {_shown(now)}, was "
-                    f"{_shown(then)}.",
+                    f"{part} or its settings changed after the first site: {_shown(requested)}, was "
+                    f"{_shown(fitted)}.",
                     do="Learn from scratch with fit, or set it back. Settings of training and "
                     "generator may change between sites.",
                 )
-        asked = self._fixed_seed()
-        if asked is not None and asked != model.seed:
-            what = f"the seed changed after the first site: {asked}, was {model.seed}."
+        seed = self._fixed_seed()
+        if seed is not None and seed != model.seed:
+            what = f"the seed changed after the first site: {seed}, was {model.seed}."
             raise ConfigError(what, do="Learn from scratch with fit, or set it back.")
 
     def _learner_spec(self, target: Target) -> LearnerSpec:
-        """Return method, model and generator of the parameters for a target."""
+        """Return method, model and generator, as the parameters and their defaults define them."""
         self._require_names()
         method = self._part_name("method")
         model = self._part_name("model")
@@ -489,7 +506,7 @@ class ContinualEstimator(Fitted, ABC):
         return spec
 
     def _require_names(self) -> None:
-        """Raise `ConfigError` unless each part of the learner is named by a text."""
+        """Raise `ConfigError` if method, model or generator is neither a name nor a usable object."""
         values = {
             name: getattr(self, name) for name in ("method", "model", "generator")
         }
@@ -521,7 +538,7 @@ class ContinualEstimator(Fitted, ABC):
         return Component(name, dict(self.generator_params or {}))
 
     def _site_settings(self, target: Target) -> SiteSettings:
-        """Return the settings of the next sites' training."""
+        """Return the settings by which the sites of this call are trained."""
         linear = self._part_name("model") == LINEAR and self.features == "fc"
         epochs = LINEAR_EPOCHS if linear else Training.epochs
         values = {
@@ -599,7 +616,11 @@ class ContinualEstimator(Fitted, ABC):
         stability: EdgeStability | None,
         positive: str,
     ) -> Explanation:
-        """Return the contributions of the edges of scans to the scores of `model`."""
+        """Return the contributions of the edges of scans to the scores of `model`.
+
+        `model` is an `ExplainedModel`; the other parameters are those of
+        `ForgeClassifier.explain`.
+        """
         fc = self._scans(X)
         columns = people_module.columns_of(covariates, len(fc))
         n_edges = self.n_rois_ * (self.n_rois_ - 1) // 2
@@ -608,15 +629,23 @@ class ContinualEstimator(Fitted, ABC):
             what = f"the stability is of {count} edges, the model has {n_edges}."
             do = "Measure it with edge_stability on scans of the same ROIs."
             raise InputError(what, do=do)
-        against = self._reference()
+        compared_with = self._reference()
         if reference is not None:
-            against = (self._given_reference(reference), "the reference that was given")
+            compared_with = (
+                self._given_reference(reference),
+                "the reference that was given",
+            )
         with as_input_error():
-            found = explain_model(model, fc, columns, atlas=atlas, reference=against)
-        return replace(found, positive=positive, stability=stability)
+            explanation = explain_model(
+                model, fc, columns, atlas=atlas, reference=compared_with
+            )
+        return replace(explanation, positive=positive, stability=stability)
 
     def _given_reference(self, reference: Any) -> np.ndarray:
-        """Return one FC matrix, the mean of several; `InputError` if they do not fit the model."""
+        """Return a user's reference scan (R, R), the mean if there are several.
+
+        Raises `InputError` if the scans do not fit the model.
+        """
         scans = np.asarray(reference, dtype=np.float64)
         scans = self._scans(scans[None] if scans.ndim == 2 else scans)
         return scans.mean(0, dtype=np.float64)
@@ -631,42 +660,45 @@ class ContinualEstimator(Fitted, ABC):
         )
 
     def _explain_columns(self, X: Any, output: int, positive: str) -> ColumnExplanation:
-        """Return the contributions of the columns of X, with ``features="any"``."""
+        """Return the contributions of the columns of X to one output, with ``features="any"``.
+
+        `positive` names the class that positive contributions speak for.
+        """
         fc = self._scans(X)
         reference, _ = self._reference()
         with as_input_error():
             scored, _ = ExplainedOutput(self.model_, output).attribution({})
-            found = attribute(scored, fc.astype(np.float64), reference)
+            attribution = attribute(scored, fc.astype(np.float64), reference)
         p = self.n_features_in_
         names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(p)])
         return ColumnExplanation(
             names=tuple(map(str, names)),
-            contribution=found.contribution[:, :p],
-            slope=found.slope[:, :p] * COLUMN_SCALE,
+            contribution=attribution.contribution[:, :p],
+            slope=attribution.slope[:, :p] * COLUMN_SCALE,
             values=fc_as_numbers(fc, p),
             reference=fc_as_numbers(reference[None], p)[0],
-            score=found.score,
-            base=np.full(len(fc), found.base),
+            score=attribution.score,
+            base=np.full(len(fc), attribution.base),
             positive=positive,
             exact=scored.steps == 1,
         )
 
     def _linear_weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and biases by output; `AttributeError` if the model is not linear.
+        """Return weights (n_outputs, p) and biases (n_outputs,) of a linear model.
 
-        With ``features="any"`` there is one weight per column of X, else one per feature of the
-        model.
+        With ``features="any"`` p are the columns of X, else the features of the model. Raises
+        `AttributeError` if the model is not linear.
         """
         check_is_fitted(self, "model_")
-        found = self.model_.linear_weights()
-        if found is None:
+        weights = self.model_.linear_weights()
+        if weights is None:
             name = self._part_name("model")
             raise AttributeError(f"model '{name}' has no coef_: it is not linear.")
-        weight, bias = found
+        weight, bias = weights
         return (
             (weight[:, : self.n_features_in_], bias)
             if self.features == "any"
-            else found
+            else weights
         )
 
     # -- files -------------------------------------------------------------------------------------
@@ -707,16 +739,20 @@ class ContinualEstimator(Fitted, ABC):
         storage.write(out, self._header(), self.model_, mean)
 
     def _header(self) -> storage.FileHeader:
-        """Return everything that is stored beside the arrays."""
+        """Return everything that a file holds beside the arrays."""
         model: TrainedModel = self.model_
-        plain = {**self.get_params(deep=False), "seed": model.seed, "random_state": 0}
-        if "class_weight" in plain:
-            plain["class_weight"] = _as_pairs(plain["class_weight"])
+        parameters = {
+            **self.get_params(deep=False),
+            "seed": model.seed,
+            "random_state": 0,
+        }
+        if "class_weight" in parameters:
+            parameters["class_weight"] = _as_pairs(parameters["class_weight"])
         layout = self._layout
         return storage.FileHeader(
             version=storage.VERSION,
             estimator=self._file_kind(),
-            parameters={key: _as_json(value) for key, value in plain.items()},
+            parameters={key: _as_json(value) for key, value in parameters.items()},
             method=storage.part_header(model.learner_spec.method),
             model=storage.part_header(model.learner_spec.model),
             target=storage.target_header(self.target_),
@@ -761,32 +797,39 @@ class ContinualEstimator(Fitted, ABC):
             what = f"holds a {header.estimator}, which is about {model.target}."
             do = f"Use {header.estimator}.load."
             raise ConfigError(what, where=Path(path), do=do)
-        known = [field.name for field in fields(cls) if field.init]
-        check_names("parameter", [*header.parameters, *params], known, where=str(path))
+        parameters = [field.name for field in fields(cls) if field.init]
+        check_names(
+            "parameter", [*header.parameters, *params], parameters, where=str(path)
+        )
         stored = dict(header.parameters)
         if isinstance(stored.get("class_weight"), list):
             stored["class_weight"] = dict(map(tuple, stored["class_weight"]))
-        made = cls(**{**stored, **params})
-        made.model_ = model
-        made.target_ = model.target
-        made.sites_ = model.sites
-        made.n_rois_ = model.n_rois
-        made.n_features_in_ = header.n_features
+        estimator = cls(**{**stored, **params})
+        estimator.model_ = model
+        estimator.target_ = model.target
+        estimator.sites_ = model.sites
+        estimator.n_rois_ = model.n_rois
+        estimator.n_features_in_ = header.n_features
         if header.feature_names:
             if len(header.feature_names) != header.n_features:
                 what = "its names of columns are not as many as its columns."
                 raise DataError(what, where=Path(path))
-            made.feature_names_in_ = np.array(header.feature_names, dtype=object)
-        made._visits = model.visits
-        made._layout = Layout(**header.layout.model_dump()) if header.layout else None
-        made._n_seen = header.n_seen
+            estimator.feature_names_in_ = np.array(header.feature_names, dtype=object)
+        estimator._visits = model.visits
+        estimator._layout = (
+            Layout(**header.layout.model_dump()) if header.layout else None
+        )
+        estimator._n_seen = header.n_seen
         if mean is not None:
-            made.mean_fc_ = mean.double().numpy()
-        made._restore_labels(header.labels)
-        return made
+            estimator.mean_fc_ = mean.double().numpy()
+        estimator._restore_labels(header.labels)
+        return estimator
 
     def _restore_labels(self, labels: Sequence[Any]) -> None:
-        """Set the classes of a file's model."""
+        """Set the classes of an estimator read from a file; a regressor has none.
+
+        `labels` are the classes in the order of the model's outputs.
+        """
 
 
 class Progress:
@@ -817,21 +860,23 @@ class Progress:
         return self._epoch
 
     def __exit__(self, *error: Any) -> None:
-        """Print the line of the site."""
+        """Print the line of the site, unless an exception ended its training."""
         self._fits.__exit__(*error)
         if self.verbose and error[0] is None:
             seconds = time.perf_counter() - self.begun
             print(f"[fcforge] site '{self.site}': {self.n} subjects, {seconds:.1f} s")
 
     def _epoch(self) -> None:
+        """Count an epoch of the network's training."""
         self.done += 1
         self._line("epoch", self.done, self.epochs)
 
     def _fit(self, done: int, total: int, terms: Mapping[str, float]) -> None:
+        """Report the progress of the generator's fit; its loss terms are not printed."""
         self._line("generator", done, total)
 
     def _line(self, work: str, done: int, total: int) -> None:
-        """Print one of about ten lines."""
+        """Print "WORK 3 of 10" if `verbose` is 2 or more, about ten times between 0 and `total`."""
         if self.verbose > 1 and (done == total or done % max(1, total // 10) == 0):
             print(f"[fcforge] site '{self.site}': {work} {done} of {total}")
 
@@ -855,14 +900,14 @@ def _shown(component: Component) -> str:
 
 
 def _as_pairs(mapping: Any) -> Any:
-    """Return a mapping as a list of pairs, whose keys JSON leaves as they are."""
+    """Return a mapping as a list of pairs, because keys of a JSON object must be strings."""
     if not isinstance(mapping, Mapping):
         return mapping
     return [[_as_json(key), _as_json(value)] for key, value in mapping.items()]
 
 
 def _as_json(value: Any) -> Any:
-    """Return a parameter as JSON has it: mappings as dict, sequences as list, numpy as Python."""
+    """Convert a parameter to what JSON can hold: dicts, lists and plain numbers."""
     if isinstance(value, Mapping):
         return {str(k): _as_json(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

@@ -1,4 +1,4 @@
-"""FC matrices from whatever scikit-learn users hold: matrices, vectorised edges, time series."""
+"""Reading of X: FC matrices from matrices, vectorised edges or time series."""
 
 import math
 import warnings
@@ -33,7 +33,7 @@ NOT_FC = (
 
 
 COLUMN_SCALE = 0.2  # Fisher z of a made-up edge per unit of a column
-LARGEST = 0.9999  # of a correlation, where Fisher z is cut
+LARGEST = 0.9999  # largest correlation; Fisher z is infinite at 1
 
 
 class InputError(DataError, ValueError):
@@ -44,11 +44,26 @@ as_input_error = partial(at, kind=InputError)
 
 
 def layout_of(X: np.ndarray, order: Order) -> Layout:
-    """Layout of vectors (n, p).
+    """Find out how the p columns of X (n, p) encode FC matrices.
 
     R (R - 1) / 2 edges of R ROIs are as many as R - 1 ROIs have with their diagonal, so the
     numbers decide: entries at the places of the diagonal that are all 1 (or 1 / sqrt 2, as
     nilearn scales it) are a diagonal.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+    order : {"nilearn", "upper"}
+        Order of the edges, as in `ForgeClassifier`.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    InputError
+        If the columns do not make correlation matrices in this order.
     """
     with as_input_error():
         check_names("order of edges", [order], get_args(Order))
@@ -69,7 +84,7 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
 
 
 def _require_a_pattern(X: np.ndarray) -> None:
-    """Raise for features whose mean over people is zero: no correlations have such a mean.
+    """Raise `InputError` if the mean over people is zero in every edge: FC has no such mean.
 
     Tangent vectors have it (they are taken at the mean), and so has whatever was standardised.
     The mean of n people is otherwise at least of the size of their spread / sqrt(n).
@@ -84,33 +99,49 @@ def _require_a_pattern(X: np.ndarray) -> None:
 
 
 def numbers_as_fc(X: np.ndarray) -> np.ndarray:
-    """Any numbers (n, p) as the first edges of the upper triangles of made-up matrices, float32.
+    """Encode arbitrary numbers as edges of artificial FC matrices, for models that expect FC.
 
-    Edge models take artanh(r) / 0.2: r = tanh(0.2 x) makes them see x itself (up to |x| of
-    about 24; larger numbers are cut). Missing places up to the next triangle are 0.
+    Edge models take artanh(r) / 0.2 of an edge r, so r = tanh(0.2 x) makes them see x itself (up
+    to |x| of about 24; larger numbers are cut).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+
+    Returns
+    -------
+    ndarray of shape (n, R, R), float32
+        Row by row, the upper triangles begin with the p numbers; their other entries are 0.
     """
     n_rois = math.ceil((1 + math.sqrt(1 + 8 * X.shape[1])) / 2)
     return Layout(max(3, n_rois), "upper", False).fill(np.tanh(COLUMN_SCALE * X))
 
 
 def fc_as_numbers(fc: np.ndarray, p: int) -> np.ndarray:
-    """Return the numbers (n, p) of matrices that `numbers_as_fc` made."""
+    """Return the p numbers of each matrix that `numbers_as_fc` made, (n, p)."""
     rows, cols = np.triu_indices(fc.shape[1], 1)
     edges = fc[:, rows[:p], cols[:p]].astype(np.float64)
     return np.arctanh(edges.clip(-LARGEST, LARGEST)) / COLUMN_SCALE
 
 
 def to_matrices(X: Any, kind: Kind) -> Any:
-    """(n, R, R) FC from a list or 3-D array of matrices; anything else as it came.
+    """Return FC (n, R, R) from a list or 3-D array of matrices; any other X unchanged.
+
+    Parameters
+    ----------
+    X : array of shape (n, R, R) or (n, T, R), or list of arrays (R, R) or (T, R)
+        FC matrices, or time series of T volumes.
+    kind : {"auto", "fc", "timeseries"}
+        Content of the matrices.
 
     Raises
     ------
     InputError
         When a matrix is neither FC nor a time series, or their ROI counts differ.
     """
-    several = isinstance(X, (list, tuple)) and len(X)
-    listed = several and getattr(X[0], "ndim", 0) == 2
-    if not listed and getattr(X, "ndim", 0) != 3:
+    nonempty_list = isinstance(X, (list, tuple)) and len(X)
+    list_of_matrices = nonempty_list and getattr(X[0], "ndim", 0) == 2
+    if not list_of_matrices and getattr(X, "ndim", 0) != 3:
         return X
     try:
         matrices = [np.asarray(x, dtype=np.float64) for x in X]
@@ -122,13 +153,13 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         if not np.isfinite(matrix).all():
             what = f"Input X[{i}] contains NaN or infinity."
             raise InputError(what, do="Leave the subject out of X and y.")
-    made = _read_matrices(matrices, kind)
-    if len({m.shape for m in made}) != 1:
+    fc_matrices = _read_matrices(matrices, kind)
+    if len({m.shape for m in fc_matrices}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
-    for i, matrix in enumerate(made):
+    for i, matrix in enumerate(fc_matrices):
         for what, _ in matrix_faults(matrix):
             raise InputError(what, where=f"X[{i}]", do=NOT_FC)
-    fc = np.stack(made)
+    fc = np.stack(fc_matrices)
     rois = np.arange(fc.shape[1])
     fc[:, rois, rois] = 1.0
     return np.clip((fc + fc.transpose(0, 2, 1)) * 0.5, -1, 1)
@@ -145,19 +176,19 @@ def refuse_missing_values(X: Any) -> None:
 
 
 def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
-    """FC of each matrix; "auto" takes all for time series unless all look like FC."""
+    """Return the FC of each matrix; with "auto" all are time series unless all look like FC."""
     series = kind == "auto" and not all(looks_like_fc(m) for m in matrices)
     if kind == "auto":
         kind = "timeseries" if series else "fc"
-    made = []
+    fc_matrices = []
     for i, matrix in enumerate(matrices):
         with as_input_error(f"X[{i}]"):
             if series:
                 refuse_transposed(matrix)
-            made.append(to_fc(matrix, kind))
+            fc_matrices.append(to_fc(matrix, kind))
     if kind == "timeseries":
         _warn_of_flat_rois(matrices)
-    return made
+    return fc_matrices
 
 
 def _warn_of_flat_rois(series: list[np.ndarray]) -> None:
@@ -176,7 +207,7 @@ def _warn_of_flat_rois(series: list[np.ndarray]) -> None:
 
 
 class ReadsFC(BaseEstimator):
-    """Reads X as `features`, `kind` and `edges` say."""
+    """Base of estimators that read X by their parameters `features`, `kind` and `edges`."""
 
     features: Literal["fc", "any"] = "fc"
     kind: Kind
@@ -186,16 +217,36 @@ class ReadsFC(BaseEstimator):
     def _validate(
         self, X: Any, y: Any = None, *, reset: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """X as numbers (n, p) or FC (n, R, R), and labels (none without y)."""
+        """Check X and y as scikit-learn's estimators do.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        reset : bool
+            Whether X defines the number of columns (in `fit`) or must agree with it.
+
+        Returns
+        -------
+        X : ndarray of shape (n, p) or (n, R, R)
+            Numbers, or FC matrices.
+        labels : ndarray of shape (n,)
+            y; empty if there is none.
+        """
         self._require_choices()
         X = to_matrices(X, self.kind) if self.features == "fc" else X
         refuse_missing_values(X)
-        both = {} if y is None else {"y": y, "y_numeric": self._numbers}
-        nd = self.features == "fc"
-        found = validate_data(
-            self, X, reset=reset, dtype="numeric", allow_nd=nd, **both
+        target_options = {} if y is None else {"y": y, "y_numeric": self._numbers}
+        three_dimensional = self.features == "fc"
+        validated = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype="numeric",
+            allow_nd=three_dimensional,
+            **target_options,
         )
-        X, labels = (found, np.zeros(0)) if y is None else found
+        X, labels = (validated, np.zeros(0)) if y is None else validated
         if y is not None and not self._numbers:
             check_classification_targets(labels)
         labels = column_or_1d(labels, dtype=float if self._numbers else None, warn=True)
@@ -214,7 +265,15 @@ class ReadsFC(BaseEstimator):
     def _as_fc(
         self, X: np.ndarray, layout: Layout | None
     ) -> tuple[np.ndarray, Layout | None]:
-        """FC (n, R, R) and the layout of vectorised edges, found where it is not known."""
+        """Return FC (n, R, R) and the layout of vectorised edges.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, p) or (n, R, R)
+            As `_validate` returns it.
+        layout : Layout or None
+            Layout of the edges, if it is known from `fit`.
+        """
         if self.features == "any":
             return numbers_as_fc(X), None
         if X.ndim == 3:

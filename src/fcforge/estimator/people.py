@@ -22,9 +22,17 @@ DROP = "The same scan would be learned as two people; drop one."
 def site_names(site: Any, n: int, default: str) -> np.ndarray:
     """Return the site of each of n subjects, as text, (n,).
 
-    None: all are of one site, `default`. One name: all are of it. An array: one name per subject.
-    1, 1.0 and "1" are the same site; what is empty or missing, a fraction or a truth value is no
-    name and raises `InputError`.
+    1, 1.0 and "1" are the same site. Empty and missing names, fractions and truth values raise
+    `InputError`.
+
+    Parameters
+    ----------
+    site : array of shape (n,), str, int or None
+        Name for each subject, or one name for all; None stands for `default`.
+    n : int
+        Number of subjects.
+    default : str
+        Name of the site if none is given.
     """
     if site is None:
         return np.full(n, default, dtype=object)
@@ -63,13 +71,16 @@ def _as_text(value: Any) -> str:
 
 
 def _refuse_spellings(what: str, names: Iterable[str]) -> None:
-    if both := two_spellings(names):
-        said = f"{what} holds {both}: one {what} in two spellings."
-        raise InputError(said, do=f"Spell each {what} in one way.")
+    """Raise `InputError` if two names differ in spelling alone; `what` is "site" or "class"."""
+    if pair := two_spellings(names):
+        raise InputError(
+            f"{what} holds {pair}: one {what} in two spellings.",
+            do=f"Spell each {what} in one way.",
+        )
 
 
 def scan_hashes(fc: np.ndarray) -> np.ndarray:
-    """Return the first 16 digits of the SHA-256 of every scan of (n, R, R), as ids."""
+    """Return an id of every scan of (n, R, R): the first 16 hexadecimal digits of its SHA-256."""
     scans = np.ascontiguousarray(fc, dtype="<f4")
     return as_text([hashlib.sha256(scan).hexdigest()[:16] for scan in scans])
 
@@ -77,11 +88,11 @@ def scan_hashes(fc: np.ndarray) -> np.ndarray:
 def require_new_people(
     subjects: Cohort, before: Mapping[str, str], *, named: bool
 ) -> dict[str, str]:
-    """Return the site of every scan so far, by its hash; refuse scans that were learned before.
+    """Refuse scans that were learned before, or that are at two sites.
 
-    One scan at two named sites raises `InputError`, as does a scan that a named site already gave
-    in an earlier call, or that has two diagnoses. Where sites are not named it is a warning, as it
-    is for scans of one call that merely look like one person at two sites.
+    A scan with two diagnoses raises `InputError`. So does one scan at two sites, and a scan of an
+    earlier call, where the user names the sites; otherwise these are warnings. Scans of one call
+    that look like one person at two sites are a warning, too.
 
     Parameters
     ----------
@@ -91,9 +102,14 @@ def require_new_people(
         Scans of earlier calls.
     named : bool
         Whether the sites were named by the user.
+
+    Returns
+    -------
+    dict of str to str
+        Site of every scan so far, by the hash of the scan.
     """
-    seen = dict(before)
-    label: dict[str, Any] = {}
+    site_of_scan = dict(before)
+    label_of_scan: dict[str, Any] = {}
     warned = False
     rows = zip(
         subjects.subject_id.tolist(),
@@ -102,10 +118,10 @@ def require_new_people(
         strict=True,
     )
     for i, (digest, site, y) in enumerate(rows):
-        other = seen.setdefault(digest, site)
+        first_site = site_of_scan.setdefault(digest, site)
         fault = ""
-        if other != site:
-            fault = f"X[{i}] of site '{site}' has exactly the FC of a subject of site '{other}'."
+        if first_site != site:
+            fault = f"X[{i}] of site '{site}' has exactly the FC of a subject of site '{first_site}'."
         elif digest in before:
             fault = f"X[{i}] of site '{site}' was learned before."
         if fault and named:
@@ -113,11 +129,11 @@ def require_new_people(
         if fault and not warned:
             warnings.warn(f"{fault} {DROP}", stacklevel=5)
             warned = True
-        if subjects.target.classes and label.setdefault(digest, y) != y:
+        if subjects.target.classes and label_of_scan.setdefault(digest, y) != y:
             what = f"X[{i}] of site '{site}' is there twice, with two diagnoses."
             raise InputError(what, do="Keep the right one.")
     _warn_of_duplicates(subjects)
-    return seen
+    return site_of_scan
 
 
 def _warn_of_duplicates(subjects: Cohort) -> None:
@@ -125,12 +141,12 @@ def _warn_of_duplicates(subjects: Cohort) -> None:
     fc = subjects.fc
     if fc.shape[1] < MIN_ROIS or len(subjects.site_names) < 2:
         return
-    for one, other, r in find_duplicates(fc, np.arange(len(fc))):
-        first = subjects.site[int(one)]
-        second = subjects.site[int(other)]
+    for i, j, r in find_duplicates(fc, np.arange(len(fc))):
+        first = subjects.site[int(i)]
+        second = subjects.site[int(j)]
         if first != second:
-            pair = f"X[{one}] of site '{first}' (edges correlate {r:.3f})"
-            what = f"X[{other}] of site '{second}' looks like the scan of {pair}."
+            pair = f"X[{i}] of site '{first}' (edges correlate {r:.3f})"
+            what = f"X[{j}] of site '{second}' looks like the scan of {pair}."
             warnings.warn(f"{what} {DROP}", stacklevel=6)
 
 
@@ -186,14 +202,14 @@ def _balancing(weight: np.ndarray, code: np.ndarray, site: np.ndarray) -> np.nda
     return factor
 
 
-def weights_of_classes(class_weight: Any, words: np.ndarray) -> Any:
-    """Return "balanced", None, or the weights (K,) of classes in the order of `words`.
+def weights_of_classes(class_weight: Any, classes: np.ndarray) -> Any:
+    """Return "balanced", None, or the weights (K,) of the K classes.
 
     Parameters
     ----------
     class_weight : mapping of class to weight, "balanced" or None
-    words : ndarray of shape (K,)
-        Classes in the order of the model.
+    classes : ndarray of shape (K,)
+        Classes in the order of the model's outputs.
     """
     if class_weight is None or (
         isinstance(class_weight, str) and class_weight == "balanced"
@@ -202,7 +218,7 @@ def weights_of_classes(class_weight: Any, words: np.ndarray) -> Any:
     if not isinstance(class_weight, Mapping):
         what = f"class_weight={class_weight!r:.60} is neither 'balanced' nor a mapping."
         raise InputError(what, do="Give class_weight={class: weight}.")
-    known = words.tolist()
+    known = classes.tolist()
     if odd := [label for label in class_weight if label not in known]:
         raise InputError(f"class_weight names {odd[0]!r}, which is none of {known}.")
     weights = np.array([class_weight.get(label, 1.0) for label in known], dtype=float)
@@ -214,14 +230,22 @@ def weights_of_classes(class_weight: Any, words: np.ndarray) -> Any:
 
 # -- covariates ------------------------------------------------------------------------------------
 def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
-    """Return covariates by name, (n,) each, of a mapping or a data frame; None has none."""
+    """Return the covariates of n subjects by name, arrays of shape (n,).
+
+    Parameters
+    ----------
+    covariates : mapping of name to array, data frame or None
+        None stands for no covariates.
+    n : int
+        Number of subjects.
+    """
     if covariates is None:
         return {}
     if not hasattr(covariates, "keys"):
         do = "Give a data frame, or {'age': array}."
         raise InputError("covariates have no names.", do=do)
-    found = {str(name): np.asarray(covariates[name]) for name in covariates}
-    for name, values in found.items():
+    columns = {str(name): np.asarray(covariates[name]) for name in covariates}
+    for name, values in columns.items():
         if values.shape != (n,):
             what = (
                 f"covariate '{name}' has shape {values.shape}, but X has {n} subjects."
@@ -233,12 +257,12 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
                     "covariates=pandas.DataFrame(covariates)."
                 )
             raise InputError(what, do=do)
-    return found
+    return columns
 
 
 # -- classes ---------------------------------------------------------------------------------------
 def refuse_missing(y: Any) -> None:
-    """Raise `InputError` if a value of `y` stands for a missing one, or two differ in spelling."""
+    """Raise `InputError` if `y` has a missing value, or one class in two spellings."""
     values = np.asarray(y, dtype=object).ravel().tolist()
     for place, value in enumerate(values):
         if is_missing(_as_text(value)):
@@ -247,32 +271,33 @@ def refuse_missing(y: Any) -> None:
     _refuse_spellings("class", (value for value in values if isinstance(value, str)))
 
 
-def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return `known`, which must be two classes or more and include all `labels`.
+def require_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return the classes `known`, or raise `InputError` if labels cannot be of them.
 
-    The messages of the `InputError` are those that scikit-learn's checks expect.
+    There must be at least two classes, and they must include all labels. The messages are those
+    that scikit-learn's checks expect.
     """
     if len(known) < 2:
         raise InputError(
             "Classifier can't train when only one class is present: 1 class."
         )
-    there = np.unique(labels).tolist()
-    if odd := sorted(set(there) - set(known.tolist())):
+    if odd := sorted(set(np.unique(labels).tolist()) - set(known.tolist())):
         what = f"y holds {odd[0]!r}, which is neither of {known.tolist()}."
         raise InputError(what, do="Give all with classes= in the first partial_fit.")
     return known
 
 
-def coded(labels: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Return the places (n,) of labels among the classes of a model, controls first."""
-    order = np.argsort(words)
-    return order[np.searchsorted(words[order], labels)]
+def coded(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the position (n,) of each label among the classes of a model, controls first."""
+    order = np.argsort(classes)
+    return order[np.searchsorted(classes[order], labels)]
 
 
 def obvious_patient(known: Any) -> Any:
-    """Return which of two classes is the patients', or None if that is not obvious.
+    """Return which of two classes means patient, or None if that is not obvious.
 
-    It is for 0 and 1, -1 and 1, False and True, and known words (ASD and TC), not for 1 and 2.
+    It is obvious for 0 and 1, -1 and 1, False and True, and for known words (ASD and TC), but not
+    for 1 and 2.
     """
     values = np.asarray(known).tolist()
     if all(isinstance(value, (bool, int, float)) for value in values):
@@ -300,5 +325,4 @@ def require_stated(known: Any, positive: Any) -> None:
     if positive is None and obvious_patient(known) is None:
         values = np.asarray(known).tolist()
         what = f"of the classes {values} it is not known which means patient."
-        do = "State it: positive=..."
-        raise InputError(what, do=do)
+        raise InputError(what, do="State it: positive=...")

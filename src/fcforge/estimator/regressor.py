@@ -31,14 +31,16 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
     Parameters
     ----------
     limits : (float, float) or None
-        Between which numbers y lies, agreed in advance where several hospitals learn. None takes
-        the least and the greatest of the first call. Predictions may lie outside.
+        Smallest and largest value of y, agreed in advance where several hospitals learn. None
+        takes those of the first call. Predictions may lie outside.
 
     Attributes
     ----------
     target_ : Target
+        The learned number and its limits.
     coef_, intercept_ : ndarray of shape (n_features,) and float
-        Of a linear model: weights of its features (with ``features="any"`` of the columns of X).
+        Weights and intercept, if the model is linear, of its features (with ``features="any"`` of
+        the columns of X).
     sites_ : tuple of str
     n_rois_, n_features_in_ : int
     mean_fc_ : ndarray of shape (R, R)
@@ -54,6 +56,7 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         return tags
 
     def _usual_method(self) -> str:
+        """Return the method of ``method=None``: ridge in closed form."""
         return CLOSED_FORM
 
     def partial_fit(
@@ -103,7 +106,7 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         return self
 
     def _target(self, values: np.ndarray) -> Target:
-        """Return the target of the first call, with the limits that are given or those of y."""
+        """Return the target for the numbers of the first call, with `limits` or those of y."""
         if self.limits is not None:
             return Target("y", (), self.limits)
         low = float(values.min())

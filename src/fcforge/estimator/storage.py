@@ -54,7 +54,7 @@ class PartHeader(_Closed):
 
     @property
     def component(self) -> Component:
-        """The part as the registries take it."""
+        """Name and settings as a component of a learner."""
         return Component(self.name, self.params)
 
 
@@ -87,14 +87,19 @@ class FileHeader(_Closed):
     method, model : PartHeader
     target : TargetHeader
     labels : list
-        Classes as `y` has them, in the order of the model.
+        Classes as `y` has them, in the order of the model's outputs.
     n_rois, seed, n_features : int
+        Numbers of ROIs and of columns of X, and the seed of all randomness.
     visits : list of str
+        Sites in the order in which they were learned.
     temperatures : list of float
+        Temperature of each calibrated visit.
     copies_real : bool
+        Whether the file holds real subjects.
     layout : LayoutHeader or None
+        Order of vectorised edges; None if the estimator was fitted on matrices.
     n_seen : int
-        People who were learned.
+        Number of people who were learned.
     feature_names : list of str
         Names of the columns of X; empty if they had none.
     """
@@ -151,13 +156,28 @@ def write(
         arrays[REMEMBERED_WEIGHT] = model.remembered.weight
     if mean_fc is not None:
         arrays[MEAN_EDGES] = edges(mean_fc[None])[0]
-    kept = {name: arrays[name].contiguous().clone() for name in sorted(arrays)}
-    data = save(kept, metadata={HEADER: header.model_dump_json()})
+    contiguous_arrays = {
+        name: arrays[name].contiguous().clone() for name in sorted(arrays)
+    }
+    data = save(contiguous_arrays, metadata={HEADER: header.model_dump_json()})
     write_bytes(path, data, private=True)
 
 
 def read(path: Path) -> tuple[FileHeader, TrainedModel, Tensor | None]:
-    """Return header, model and mean FC (or None) of a file; `DataError` if it is not one."""
+    """Read a file of a fitted estimator.
+
+    Returns
+    -------
+    header : FileHeader
+    model : TrainedModel
+    mean_fc : Tensor of shape (R, R) or None
+        Reference of explanations, if the file holds it.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged or holds anything else.
+    """
     data = read_plain(path, MOST_BYTES)
     with at(path, kind=DataError):
         header = FileHeader.model_validate(_header(data))
@@ -258,23 +278,30 @@ def _require_labels(y: Tensor, n: int, target: Target) -> None:
 
 
 def _lane(model: TrainedModel, arrays: dict[str, Tensor]) -> Lane:
-    """Return the lane of a file; its network must have the learner's shapes and give scores."""
+    """Return the lane of a file: parameters of its network and state of its method.
+
+    Raises
+    ------
+    DataError
+        If the network has other shapes than the learner's model, if the state points to subjects
+        that the file does not hold, or if scores are not finite.
+    """
     learner = model.learner
     with torch.device("meta"):  # shapes alone: a forged size costs no memory
-        fresh = untrained(learner.model, 0, "meta").named()
+        expected = untrained(learner.model, 0, "meta").named()
     network = {k: v for k, v in arrays.items() if not k.startswith("state/")}
     shapes = {k: (v.shape, v.dtype) for k, v in network.items()}
-    if shapes != {k: (v.shape, v.dtype) for k, v in fresh.items()}:
+    if shapes != {k: (v.shape, v.dtype) for k, v in expected.items()}:
         raise DataError("its network does not have the shapes of its model.")
     try:
         lane = Lane.from_named(arrays, learner.method.State)
         if lane.named().keys() != arrays.keys():
             raise DataError("it holds arrays that its method does not have.")
         for name, rows in rows_of(lane.state).items():
-            places = rows.numel() == 0 or (
+            in_range = rows.numel() == 0 or (
                 int(rows.min()) >= -1 and int(rows.max()) < len(model.remembered)
             )
-            if rows.is_floating_point() or not places:
+            if rows.is_floating_point() or not in_range:
                 raise DataError(
                     f"array '{name}' points to subjects that are not there."
                 )

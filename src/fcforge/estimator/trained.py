@@ -1,8 +1,10 @@
 """A model trained site by site in memory: the part of an estimator that learns.
 
 Each site is one call of the training loop, with one torch thread, so that the numbers are those of
-`fcforge run` for the same order of sites, seed and subjects. Between two sites the model holds the
-lane and the subjects that the method remembers, and nothing else.
+`fcforge run` for the same order of sites, seed and subjects. A lane is one training run (one
+learner, site order and seed): its network's parameters and its method's state. Between two sites
+the model holds the lane and the subjects that the method remembers, and nothing else. During a
+training all subjects are rows of one table, the bank.
 
 A site may return. Its second visit is learned as a further place in the order, with a memory of its
 own; the sampler distributes the replayed subjects over all visits.
@@ -60,7 +62,7 @@ class SiteSettings(Checked):
     generator : Component or None
         Generator of the synthetic subjects that a replay method keeps of the site.
     calibrate : {"none", "inner_val"}
-        Source of the temperature of the probabilities.
+        Whether the temperature of the probabilities is fitted on the validation part.
     val_fraction : float
         Share of the site's subjects for inner validation, where one is needed.
     """
@@ -125,13 +127,14 @@ class TrainedModel:
     visits : tuple of str
         Sites in the order in which they were learned; a site that returned appears again.
     lane : Lane or None
-        None before the first site. Bank rows of its state are places in `remembered`.
+        Parameters and state after the last site; None before the first. The state refers to
+        subjects by their position in `remembered`.
     remembered : FCBatch
         Subjects that the method replays, real or synthetic as the method declares.
     temperatures : tuple of float
-        Of the visits that were calibrated.
+        Temperature of each visit that was calibrated.
     copies_real : bool
-        Whether `remembered` or a generator's copies are real subjects.
+        Whether `remembered` holds real subjects, or copies of them by a generator.
     """
 
     learner_spec: LearnerSpec
@@ -153,7 +156,7 @@ class TrainedModel:
         Parameters
         ----------
         learner_spec : LearnerSpec
-            With the generator of the first site, which is checked too.
+            Method, model and the generator of the first site; all are checked.
         target : Target
         n_rois, seed : int
         """
@@ -170,7 +173,7 @@ class TrainedModel:
         alone = replace(learner_spec, generator=None)
         return cls(alone, target, n_rois, seed, (), None, nobody)
 
-    # -- what it consists of -----------------------------------------------------------------------
+    # -- parts --------------------------------------------------------------------------------------
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, in the order of their first visits."""
@@ -178,11 +181,11 @@ class TrainedModel:
 
     @cached_property
     def learner(self) -> Learner:
-        """Method and model; a generator is needed only while a site is learned."""
-        stand_in = Component("corr_gauss")
-        spec = replace(self.learner_spec, generator=stand_in)
-        kind = self.target.kind
-        if kind == "number":
+        """Method and model, for scores; a generator is needed only while a site is learned."""
+        # Methods with synthetic replay are not built without a generator; any one will do here.
+        # Generators have classes, so methods that learn numbers use none.
+        spec = replace(self.learner_spec, generator=Component("corr_gauss"))
+        if self.target.kind == "number":
             spec = self.learner_spec
         return build_learner(
             spec, self.n_rois, has_base_model=False, target=self.target
@@ -210,30 +213,29 @@ class TrainedModel:
         """
         (name,) = people.site_names
         visit = 1 + self.visits.count(name)
-        cuts = not settings.trains_on_all or settings.calibrate == "inner_val"
-        share = settings.val_fraction if cuts else 0.0
+        needs_val = not settings.trains_on_all or settings.calibrate == "inner_val"
+        share = settings.val_fraction if needs_val else 0.0
         site = untested_site(people, self.seed, share)
         if visit > 1:
             site = replace(site, name=visit_name(name, visit))
-        step = _SiteTraining(self, site, settings)
+        site_training = _SiteTraining(self, site, settings)
         if site.train.weight is not None:
-            method = step.learner.method
+            method = site_training.learner.method
             if not method.weighs:
                 what = f"method '{method.name}' takes no weights of subjects."
                 do = "Leave sample_weight and class_weight out, or choose another method."
                 raise ConfigError(what, do=do)
-        lane = step.train(with_val=settings.trains_on_all, tick=tick)
-        packed, remembered = step.packed(lane)
+        lane = site_training.train(with_val=settings.trains_on_all, tick=tick)
+        packed, remembered = site_training.packed(lane)
         temperatures = self.temperatures
         if settings.calibrate == "inner_val" and len(site.val):
-            if (
-                settings.trains_on_all
-            ):  # nobody is left to measure it on: train once more
-                lane = step.train(with_val=False, tick=lambda: None)
+            # The final lane has seen the validation part: calibrate one that has not.
+            if settings.trains_on_all:
+                lane = site_training.train(with_val=False, tick=lambda: None)
             odds = class_scores(self.learner, lane, site.val.fc)
             temperature = temperature_of_odds(odds, site.val.y.numpy())
             temperatures = (*temperatures, round(temperature, 4))
-        copies = step.copies_real or self.copies_real
+        copies = site_training.copies_real or self.copies_real
         return replace(
             self,
             visits=(*self.visits, name),
@@ -245,7 +247,7 @@ class TrainedModel:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Names of the visits as they enter the random seeds: second visits are numbered."""
+        """Names of the visits as used in random seeds: second and later visits are numbered."""
         counts: dict[str, int] = {}
         names = []
         for name in self.visits:
@@ -256,14 +258,14 @@ class TrainedModel:
     # -- scores ------------------------------------------------------------------------------------
     @property
     def trained_lane(self) -> Lane:
-        """The lane, which exists from the first site on."""
+        """The lane of a model that has learned at least one site."""
         assert self.lane is not None  # an estimator is fitted before it predicts
         return self.lane
 
     def calibrated(
         self, fc: np.ndarray, covariates: Mapping[str, np.ndarray], threads: int = 1
     ) -> np.ndarray:
-        """Return calibrated scores of scans, each computed alone.
+        """Return calibrated scores of scans; each scan is scored alone, so others do not matter.
 
         Parameters
         ----------
@@ -271,7 +273,7 @@ class TrainedModel:
         covariates : mapping
             Not used: no confound is removed.
         threads : int
-            Threads that share the scans. A ``torch.nn.Module`` of a user takes one.
+            Threads that share the scans. A user's own ``torch.nn.Module`` uses one.
 
         Returns
         -------
@@ -285,14 +287,14 @@ class TrainedModel:
         with one_thread():
             if threads > 1 and learner.model.lifts:
                 with ThreadPoolExecutor(threads) as pool:
-                    each = list(pool.map(scores, scans.split(1)))
+                    by_scan = list(pool.map(scores, scans.split(1)))
             else:
-                each = [scores(scan) for scan in scans.split(1)]
+                by_scan = [scores(scan) for scan in scans.split(1)]
         columns = (self.target.outputs,) if self.target.kind == "more classes" else ()
-        return np.concatenate([*each, np.zeros((0, *columns))]) / self.temperature
+        return np.concatenate([*by_scan, np.zeros((0, *columns))]) / self.temperature
 
     def scored(self, output: int = 1) -> ScoredModel:
-        """Return the score to explain.
+        """Return the score of one output in double precision, for explanations.
 
         Parameters
         ----------
@@ -311,11 +313,13 @@ class TrainedModel:
         temperature = self.temperature
 
         def score(fc: Tensor) -> Tensor:
-            u = learner.method.logits(learner.model, lane, learner.model.prepare(fc))
-            if u.shape[1] == 1:
-                return (u[:, 0] * (high - low) + low + high) / 2
-            others = [k for k in range(u.shape[1]) if k != output]
-            return (u[:, output] - u[:, others].logsumexp(1)) / temperature
+            logits = learner.method.logits(
+                learner.model, lane, learner.model.prepare(fc)
+            )
+            if logits.shape[1] == 1:
+                return (logits[:, 0] * (high - low) + low + high) / 2
+            others = [k for k in range(logits.shape[1]) if k != output]
+            return (logits[:, output] - logits[:, others].logsumexp(1)) / temperature
 
         plain = type(learner.method).logits is Method.logits and self.target.outputs < 3
         return Scorer.of(learner.model, score, plain=plain)
@@ -337,13 +341,14 @@ class TrainedModel:
 
 
 class _SiteTraining:
-    """One site's training: the bank with carried subjects, the site and the lane.
+    """Training of one site: a bank with remembered subjects and those of the site, and the lane.
 
     Parameters
     ----------
     before : TrainedModel
+        Model before the site.
     site : Site
-        Named as it enters the random seeds.
+        Its name is the one used in random seeds (`TrainedModel.order`).
     settings : SiteSettings
     """
 
@@ -359,9 +364,9 @@ class _SiteTraining:
         )
         method = self.learner.method
         self.loader = SiteLoader()
-        self._carried = self._carry()
-        fresh = before.lane is None or method.depends_on == "site"
-        order = (site.name,) if fresh else (*before.order, site.name)
+        self._remembered_rows = self._add_remembered()
+        starts_anew = before.lane is None or method.depends_on == "site"
+        order = (site.name,) if starts_anew else (*before.order, site.name)
         self.spec = RunSpec(
             dataset=Component("estimator"),
             learner=spec,
@@ -370,18 +375,20 @@ class _SiteTraining:
             training=settings.training,
             val_fraction=settings.val_fraction,
         )
-        self.lane = start_lane(self.learner, before.seed) if fresh else self._lane()
+        self.lane = (
+            start_lane(self.learner, before.seed) if starts_anew else self._lane()
+        )
 
     @property
     def copies_real(self) -> bool:
-        """Whether real subjects stay after the site."""
-        kept = [self.learner.method.keeps]
+        """Whether the model holds real subjects, or copies of them, after the site."""
+        held = [self.learner.method.keeps]
         if self.generator is not None:
-            kept.append(GENERATORS[self.generator.name].releases)
-        return "real subjects" in kept
+            held.append(GENERATORS[self.generator.name].releases)
+        return "real subjects" in held
 
-    def _carry(self) -> Tensor:
-        """Put the remembered subjects into the bank and return their rows (m,)."""
+    def _add_remembered(self) -> Tensor:
+        """Put the m remembered subjects into the bank and return their rows (m,)."""
         remembered = self.before.remembered
         if not len(remembered):
             return torch.zeros(0, dtype=torch.int64)
@@ -390,18 +397,18 @@ class _SiteTraining:
         return self.loader.bank.add(pool, remembered)
 
     def _lane(self) -> Lane:
-        """Return the lane before the site with bank rows in its state.
+        """Return the lane before the site; its state refers to subjects by their bank rows.
 
         Sums over arrays (gradient norm, penalties) depend on their order in the last digit;
         stored lanes are sorted by name.
         """
         lane = self.before.trained_lane
-        state = self.loader.from_places(lane.state, self._carried)
+        state = self.loader.from_places(lane.state, self._remembered_rows)
         params, stats = ({k: part[k] for k in sorted(part)} for part in lane[:2])
         return Lane(params, stats, state)
 
     def train(self, *, with_val: bool, tick: Tick) -> Lane:
-        """Return the lane after the site.
+        """Train the lane on the site and return it.
 
         Parameters
         ----------
@@ -418,14 +425,17 @@ class _SiteTraining:
         return lanes[0]
 
     def packed(self, lane: Lane) -> tuple[Lane, FCBatch]:
-        """Return the lane with places instead of bank rows, and the remembered subjects."""
+        """Return a trained lane without the bank, and the subjects that its method remembers.
+
+        The state then refers to subjects by their position among the remembered ones.
+        """
         bank = self.loader.bank
         # products of strided tensors differ in the last digit from those of stored ones
         lane = pytree.tree_map(_contiguous, lane)
         state, rows = self.loader.to_places(lane.state)
         if not len(rows):
-            like = self.before.remembered
-            return lane._replace(state=state), like.select(slice(0, 0))
+            previous = self.before.remembered
+            return lane._replace(state=state), previous.select(slice(0, 0))
         scans = from_edges(edges(bank.fc(rows)).float())
         weight = None if bank.weight is None else bank.weight[rows]
         remembered = FCBatch(scans, bank.y[rows], weight)
@@ -438,7 +448,7 @@ def _contiguous(tensor: Tensor) -> Tensor:
 
 
 def class_scores(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
-    """Return the scores of a lane for scans, not calibrated.
+    """Return the uncalibrated scores of scans by a lane.
 
     Parameters
     ----------

@@ -46,7 +46,14 @@ class MatrixLog(TransformerMixin, ReadsFC):
     edges: Order = "nilearn"
 
     def fit(self, X: Any, y: Any = None) -> "MatrixLog":
-        """Find out how X is laid out."""
+        """Find out how the columns of X encode FC.
+
+        Parameters
+        ----------
+        X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
+        y
+            Not used.
+        """
         _require_share(self.shrink)
         numbers, _ = self._validate(X, reset=True)
         fc, self._layout = self._as_fc(numbers, None)
@@ -54,7 +61,17 @@ class MatrixLog(TransformerMixin, ReadsFC):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Edges (n, R (R - 1) / 2), of roughly unit spread."""
+        """Return the edges of the matrix logarithm, scaled to roughly unit spread.
+
+        Parameters
+        ----------
+        X
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, R (R - 1) / 2)
+        """
         import torch
 
         from fcforge.graphs import log_matrix
@@ -70,7 +87,7 @@ class MatrixLog(TransformerMixin, ReadsFC):
         return log[:, rows, cols] / LOG_SCALE
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """``log(i, j)`` of ROIs counted from 1, of every column."""
+        """Return the name of every column, ``log(i, j)`` with ROIs counted from 1."""
         check_is_fitted(self, "n_rois_")
         rows, cols = Layout(self.n_rois_, self.edges, False).indices()
         return np.array(
@@ -153,19 +170,19 @@ class TangentSpace(TransformerMixin, ReadsFC):
         return tangent[:, rows, cols] / np.where(rows == cols, 2**0.5, 1.0)
 
     def _shrunk(self, fc: np.ndarray) -> np.ndarray:
-        """Return shrunk FC, float64; `InputError` for a matrix that is not positive definite."""
-        made = (1 - self.shrink) * fc.astype(np.float64)
-        made += self.shrink * np.eye(fc.shape[1])
-        smallest = np.linalg.eigvalsh(made)[:, 0]
+        """Return (1 - a) C + a I of FC (n, R, R); `InputError` if one is not positive definite."""
+        shrunk = (1 - self.shrink) * fc.astype(np.float64)
+        shrunk += self.shrink * np.eye(fc.shape[1])
+        smallest = np.linalg.eigvalsh(shrunk)[:, 0]
         if (smallest < SMALLEST_EIGENVALUE).any():
             i = int(smallest.argmin())
             what = f"X[{i}] is not positive definite (smallest eigenvalue {smallest[i]:.2g})."
             do = "Give a larger shrink=: FC of fewer volumes than ROIs needs one."
             raise InputError(what, do=do)
-        return made
+        return shrunk
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return ``tangent(i, j)`` of ROIs counted from 1, of every column."""
+        """Return the name of every column, ``tangent(i, j)`` with ROIs counted from 1."""
         check_is_fitted(self, "mean_")
         rows, cols = np.tril_indices(self.n_rois_)
         pairs = zip(rows, cols, strict=True)
@@ -182,7 +199,7 @@ MOST_STEPS = 100
 def _of_eigenvalues(
     matrices: np.ndarray, change: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Return symmetric matrices (..., R, R) with changed eigenvalues."""
+    """Apply a function to the eigenvalues of symmetric matrices (..., R, R)."""
     value, vector = np.linalg.eigh((matrices + np.swapaxes(matrices, -1, -2)) / 2)
     return (vector * change(value)[..., None, :]) @ np.swapaxes(vector, -1, -2)
 
@@ -190,8 +207,8 @@ def _of_eigenvalues(
 def geometric_mean(matrices: np.ndarray) -> np.ndarray:
     r"""Return the geometric mean of positive definite matrices (n, R, R).
 
-    It is the M at which :math:`\sum_i \log(M^{-1/2} S_i M^{-1/2}) = 0`, found by gradient steps
-    that are shortened when the gradient grows. `InputError` if it is not found.
+    It is the M at which :math:`\sum_i \log(M^{-1/2} S_i M^{-1/2}) = 0`, computed by gradient steps
+    that are halved when the gradient grows. Raises `InputError` if they do not converge.
     """
     mean = matrices.mean(0)
     step = 1.0
@@ -219,13 +236,14 @@ def _require_share(shrink: float) -> None:
 
 
 class _OfSubjects(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """A step whose `transform` asks for metadata of the subjects, as its `fit` does."""
+    """Base of transformers whose `fit` and `transform` both take metadata of the subjects."""
 
     def fit_transform(self, X: Any, y: Any = None, **metadata: Any) -> np.ndarray:
-        """`fit`, then `transform` with the same metadata."""
+        """Call `fit`, then `transform` with the same metadata, and return its result."""
         return self.fit(X, y, **metadata).transform(X, **metadata)
 
     def _numbers(self, X: Any, *, reset: bool) -> np.ndarray:
+        """Return X (n, p) as float64; `reset` is true in `fit`, which defines p."""
         fewest = 2 if reset else 1  # one subject has no spread
         return validate_data(
             self, X, reset=reset, dtype=np.float64, ensure_min_samples=fewest
@@ -234,11 +252,11 @@ class _OfSubjects(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 @dataclass(repr=False, eq=False)
 class ConfoundRemover(_OfSubjects):
-    r"""Columns without what covariates explain, :math:`x' = x - B^\top (d - \bar d)`.
+    r"""Removal of the effects of covariates from columns, :math:`x' = x - B^\top (d - \bar d)`.
 
-    B is fitted by least squares on the subjects of `fit` alone, without their diagnoses. Head
-    motion (`mean_fd`) enters as its logarithm, age with its square. Give it edges in which adding
-    makes sense: `MatrixLog` or Fisher z.
+    d are the covariates of a subject. B is fitted by least squares on the subjects of `fit` alone,
+    without their diagnoses. Head motion (`mean_fd`) enters as its logarithm, age with its square.
+    Give it edges in which adding makes sense: `MatrixLog` or Fisher z.
 
     Parameters
     ----------
@@ -253,7 +271,15 @@ class ConfoundRemover(_OfSubjects):
     remove: Sequence[str] | None = None
 
     def fit(self, X: Any, y: Any = None, covariates: Any = None) -> "ConfoundRemover":
-        """Fit on X (n, p) and covariates, a mapping or data frame of columns (n,)."""
+        """Estimate the effect of each covariate on each column of X.
+
+        Parameters
+        ----------
+        X : array of shape (n, p)
+        y
+            Not used.
+        covariates : mapping or data frame of columns of shape (n,)
+        """
         X = self._numbers(X, reset=True)
         names = tuple(
             columns_of(covariates, len(X)) if self.remove is None else self.remove
@@ -268,7 +294,13 @@ class ConfoundRemover(_OfSubjects):
         return self
 
     def transform(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """X (n, p) without what the covariates explain."""
+        """Return X (n, p) minus the part that the covariates explain.
+
+        Parameters
+        ----------
+        X, covariates
+            As in `fit`.
+        """
         check_is_fitted(self, "confounds_")
         X = self._numbers(X, reset=False)
         with as_input_error():
@@ -279,20 +311,19 @@ class ConfoundRemover(_OfSubjects):
 
 @dataclass(repr=False, eq=False)
 class SiteHarmoniser(_OfSubjects):
-    """Columns without shift and scale of the site, learned from the subjects of `fit` alone.
+    """Removal of each site's shift and scale of the columns, learned from the subjects of `fit`.
 
     Parameters
     ----------
     how : {"combat", "demean"}
         ComBat's empirical Bayes of shift and scale (equal to neuroCombat), or plain means.
     keep_diagnosis : bool
-        Keep what differs between the classes of y out of the estimates. Nobody's own diagnosis
-        is asked for when columns are changed; classic ComBat does so, and hands the answer to
-        the classifier.
+        Keep differences between the classes of y out of the estimated site effects. `transform`
+        does not use diagnoses; classic ComBat does, and so leaks them to the classifier.
     unseen : {"refuse", "estimate"}
-        What happens to subjects of a site that `fit` did not see: an error, or the effect is
+        Treatment of subjects of a site that `fit` did not see: an error, or the effect is
         estimated from the subjects given to `transform`, without diagnoses (so scores depend on
-        who is asked about together).
+        the subjects that are transformed together).
 
     Attributes
     ----------
@@ -306,17 +337,28 @@ class SiteHarmoniser(_OfSubjects):
     def fit(
         self, X: Any, y: Any = None, site: Any = None, covariates: Any = None
     ) -> "SiteHarmoniser":
-        """Fit on X (n, p), sites as in `ForgeClassifier.fit`; effects of covariates are kept."""
+        """Estimate shift and scale of each column at each site.
+
+        Parameters
+        ----------
+        X : array of shape (n, p)
+        y : array of shape (n,), optional
+            Two classes, whose difference is kept if `keep_diagnosis` is true.
+        site : array of shape (n,)
+            As in `ForgeClassifier.fit`.
+        covariates : mapping or data frame of columns of shape (n,), optional
+            Covariates whose effects are kept.
+        """
         X = self._numbers(X, reset=True)
         names = _sites(site, len(X))
         self._covariates = tuple(columns_of(covariates, len(X)))
-        d = self._kept(covariates, X)
+        d = self._design_to_keep(covariates, X)
         code = None
         if y is not None and self.keep_diagnosis:
             y = np.asarray(y)
             known = np.unique(y)
             if len(known) != 2:
-                what = f"y holds {len(known)} classes; site effects are told from two."
+                what = f"y holds {len(known)} classes; keep_diagnosis needs two."
                 raise InputError(what, do="Set keep_diagnosis=False, or compare two.")
             code = (y == positive_class(known, None)).astype(float)
         with as_input_error():
@@ -324,8 +366,8 @@ class SiteHarmoniser(_OfSubjects):
             self.effects_ = SiteEffects.fit(X, names, d, code, self.how)
         return self
 
-    def _kept(self, covariates: Any, X: np.ndarray) -> np.ndarray:
-        """Design (n, k) of the covariates to keep."""
+    def _design_to_keep(self, covariates: Any, X: np.ndarray) -> np.ndarray:
+        """Return the design matrix (n, k) of the covariates whose effects are kept."""
         with as_input_error():
             columns = _columns(covariates, self._covariates, len(X))
             if not self._covariates:
@@ -333,11 +375,17 @@ class SiteHarmoniser(_OfSubjects):
             return design(columns, self._covariates)
 
     def transform(self, X: Any, site: Any = None, covariates: Any = None) -> np.ndarray:
-        """X (n, p) without the effects of the sites."""
+        """Return X (n, p) without the effects of the sites.
+
+        Parameters
+        ----------
+        X, site, covariates
+            As in `fit`.
+        """
         check_is_fitted(self, "effects_")
         X = self._numbers(X, reset=False)
         names = _sites(site, len(X))
-        d = self._kept(covariates, X)
+        d = self._design_to_keep(covariates, X)
         out = X.copy()
         with as_input_error():
             for name in set(names):
@@ -347,14 +395,14 @@ class SiteHarmoniser(_OfSubjects):
 
 
 def _sites(site: Any, n: int) -> np.ndarray:
-    """Site of each of n subjects, (n,); `InputError` where none is given."""
+    """Return the site (n,) of each of n subjects; `InputError` if none is given."""
     if site is None:
         raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
     return site_names(site, n, "")
 
 
 def _columns(covariates: Any, names: Sequence[str], n: int) -> dict[str, np.ndarray]:
-    """Covariates by name, (n,) each; those of `names` must be known of every subject."""
+    """Return covariates by name, (n,) each; those of `names` must be known for every subject."""
     columns = columns_of(covariates, n)
     require_covariates(columns, names, [f"row {i}" for i in range(n)], "covariates")
     return columns
