@@ -381,7 +381,7 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
         People who were learned. Entries stay at home; `save` writes them to the ledger.
     """
 
-    def _named(self, labels: np.ndarray, classes: Any) -> np.ndarray:
+    def _ordered_classes(self, labels: np.ndarray, classes: Any) -> np.ndarray:
         """Return all classes in the order of the model: controls first, or as a base model has them."""
         if self._from_start:
             with as_input_error():
@@ -394,7 +394,7 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
             known = np.unique(labels if classes is None else np.asarray(classes))
             if len(known) == 2:
                 people_module.require_stated(known, self.positive)
-        return super()._named(labels, classes)
+        return super()._ordered_classes(labels, classes)
 
     def _take(self, target: Target) -> None:
         if target.kind == "number":
