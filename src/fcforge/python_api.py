@@ -44,12 +44,12 @@ class Results:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """One row per learner, with intervals."""
+        """Rows of the results table, one per learner, with intervals."""
         return results_rows(self.runs, keeps=self.keeps)
 
     @property
     def table(self) -> "pd.DataFrame":
-        """The rows as a table, see `fcforge.evaluation.tables`."""
+        """Results table as a DataFrame, with the columns of `fcforge.evaluation.tables.results_frame`."""
         import pandas as pd
 
         return pd.DataFrame(records(self.rows))
@@ -59,7 +59,7 @@ class Results:
         return results_table(self.rows, shown=IN_WIDE_TERMINAL).text()
 
     def plot(self) -> "Figure":
-        """Draw the primary metric along the way, with its interval, and forgetting.
+        """Draw each learner's average accuracy (AAA; R² for numbers) and forgetting, with intervals.
 
         Returns
         -------
@@ -123,7 +123,7 @@ def run(
         Further tables of the config, for arrays, e.g. ``{"training": {"epochs": 20}}``.
     out : path, optional
         Run folder, for `fcforge report` and to continue. Without it nothing is left on disk.
-        Arrays are stored beside it, in ``<out>_data.npz``.
+        Arrays are stored next to it, in ``<out>_data.npz``.
     jobs : int
         Worker processes. With more than one, a script needs ``if __name__ == "__main__":``, and
         estimators are given by name, ``"module:function"``: workers cannot see an object.
@@ -149,7 +149,7 @@ def run(
         def temporary_folder() -> Path:
             return Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
-        place = Path("experiment")  # paths of a mapping start at the current folder
+        origin = Path("experiment")  # paths of a mapping start at the current folder
         if isinstance(experiment, str | Path | Mapping):
             if y is not None:
                 raise ConfigError(
@@ -160,17 +160,17 @@ def run(
                 config = dict(experiment)
             else:
                 config = read_config(experiment)
-                place = Path(experiment)
+                origin = Path(experiment)
         else:
             path = Path(f"{out}_data.npz") if out else temporary_folder() / "data.npz"
             _write_arrays(path, experiment, y, site, subject_id)
             table = {"name": "folder", "path": str(path.resolve()), **(dataset or {})}
             config = {**(settings or {}), "dataset": table}
-        extra = [_learner_table(learner) for learner in learners]
-        config["learner"] = [*config.get("learner", ()), *extra]
-        prepared = prepare(parse_experiment(config, place))
-        # one job: in this process, where objects are known and a script needs no guard
-        group = 1 if jobs == 1 and device == "cpu" else None
+        further = [_learner_table(learner) for learner in learners]
+        config["learner"] = [*config.get("learner", ()), *further]
+        prepared = prepare(parse_experiment(config, origin))
+        # One job trains in this process, so that estimator objects work and scripts need no guard.
+        lanes_at_once = 1 if jobs == 1 and device == "cpu" else None
         root = out if out is not None else temporary_folder()
         with training_store(prepared, root) as store:
             run_experiment(
@@ -178,7 +178,7 @@ def run(
                 store,
                 jobs=jobs,
                 device=device,
-                group=group,
+                group=lanes_at_once,
                 progress=progress,
             )
         return Results(collect(store)[0], kept_by(store))
@@ -209,7 +209,7 @@ def _write_arrays(path: Path, fc: Any, y: Any, site: Any, subject_id: Any) -> No
 
 
 def _learner_table(learner: Learner) -> Mapping[str, Any]:
-    """Return a learner as a table of a config."""
+    """Return a learner, given as a mapping or as "method/model", as a table of a config."""
     if not isinstance(learner, str):
         return learner
     method, _, model = learner.partition("/")

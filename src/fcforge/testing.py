@@ -1,4 +1,7 @@
-"""Contract tests for methods outside this repository.
+"""Contract tests for continual-learning methods outside this repository.
+
+A lane is one training run of a method: its network's parameters and its state. Subjects are rows of
+one table, the bank.
 
 Examples
 --------
@@ -31,7 +34,7 @@ SITES = ("A", "B", "C")
 N_ROIS = 8
 N_SUBJECTS = 20
 TRAINING = Training(epochs=3, batch_size=8)
-COPY = 0.999  # correlation from which on numbers count as a copy of a subject
+COPY = 0.999  # numbers that correlate more than this with a subject's FC are a copy
 
 
 def check_method(
@@ -61,9 +64,10 @@ def check_method(
     -----
     The rules: the class is a frozen dataclass with a name; scores are finite, of the right shape,
     and independent of the subjects scored together; the same run gives the same numbers; the state
-    has the declared type and shapes that do not depend on the order of sites; stored and read
-    again it continues with the same numbers; a lane in a group equals the lane alone; no lane is
-    changed in place; and a method keeps no subject that it does not declare.
+    has the declared type and shapes that do not depend on the order of sites; a lane that was stored
+    and read again continues with the same numbers; a lane trained in a group equals the lane
+    trained alone; no lane is changed in place; and a method keeps no subject that it does not
+    declare.
     """
     require(
         is_dataclass(method) and issubclass(method, Method),
@@ -84,7 +88,7 @@ def require(condition: bool, rule: str) -> None:
 
 # -- a small world -------------------------------------------------------------------------------
 def subjects(site: str, kind: str) -> FCBatch:
-    """Return correlation matrices of short series; patients have a stronger first module."""
+    """Return simulated subjects of a site; patients have stronger FC among the first half of the ROIs."""
     rng = torch_rng(0, site, kind)
     y = (torch.arange(N_SUBJECTS) % 5 > 2).long()
     common = torch.randn(N_SUBJECTS, 1, 30, generator=rng)
@@ -95,18 +99,18 @@ def subjects(site: str, kind: str) -> FCBatch:
 
 @dataclass
 class World:
-    """A bank with the subjects of the sites, in a chosen precision."""
+    """A simulated world: a bank with the subjects of its sites, in single or double precision."""
 
     dtype: torch.dtype = torch.float32
     bank: Bank = field(default_factory=Bank)
 
     def add(self, site: str, kind: str, batch: FCBatch) -> Tensor:
-        """Put subjects into the bank and return their rows."""
+        """Put subjects of a site into the bank and return their rows; `kind` is "real" or "synthetic"."""
         pool = PoolName(kind, site, 0, f"train:{len(batch)}")
         return self.bank.add(pool, FCBatch(batch.fc.to(self.dtype), batch.y))
 
     def view(self, site: str, position: int) -> SiteView:
-        """Return the view of a site, with a stand-in for its generator."""
+        """Return what a method sees of the site at a position of the order; its generator is simulated."""
 
         def synthesise(n: int) -> Tensor:
             batch = subjects(site, "synthetic")
@@ -133,7 +137,17 @@ class World:
         order: tuple[str, ...],
         seeds: tuple[int, ...] = (0,),
     ) -> list[Lane]:
-        """Teach the last site of an order to lanes that have learned the others, as one group."""
+        """Train lanes on the last site of an order, all in one group.
+
+        Parameters
+        ----------
+        learner : Learner
+        lanes : list of Lane
+            Lanes that have learned the other sites of the order.
+        order : tuple of str
+        seeds : tuple of int
+            Seed of each lane.
+        """
         position = len(order) - 1
         jobs = [
             Job(lane, self.view(order[-1], position), seed, order)
@@ -144,7 +158,7 @@ class World:
     def lane_after(
         self, learner: Learner, order: tuple[str, ...], seed: int = 0
     ) -> Lane:
-        """Return the lane after all sites of an order."""
+        """Train a new lane on all sites of an order and return it."""
         lane = self.start(learner, seed)
         for i in range(len(order)):
             (lane,) = self.teach(learner, [lane], order[: i + 1], (seed,))
@@ -175,12 +189,14 @@ def scores_are_finite(learner: Learner) -> None:
     with torch.no_grad():
         logits = learner.method.logits(learner.model, lane, inputs)
         half = {k: v[: N_SUBJECTS // 2] for k, v in inputs.items()}
-        few = learner.method.logits(learner.model, lane, half)
-    wanted = (N_SUBJECTS, learner.model.n_outputs)
-    require(tuple(logits.shape) == wanted, "logits must have the shape (n, n_outputs)")
+        logits_of_half = learner.method.logits(learner.model, lane, half)
+    expected = (N_SUBJECTS, learner.model.n_outputs)
+    require(
+        tuple(logits.shape) == expected, "logits must have the shape (n, n_outputs)"
+    )
     require(bool(torch.isfinite(logits).all()), "scores must be finite")
     require(
-        torch.allclose(few, logits[: len(few)], atol=1e-5),
+        torch.allclose(logits_of_half, logits[: len(logits_of_half)], atol=1e-5),
         "the score of a subject must not depend on the others that are scored with it",
     )
 
@@ -244,9 +260,9 @@ def lanes_are_independent(learner: Learner) -> None:
         for seed, (lane, order) in enumerate(zip(before, orders, strict=True))
     ]
     together = learn_site(learner, jobs, world.bank, TRAINING)
-    for one, other in zip(alone, together, strict=True):
+    for lane_alone, lane_in_group in zip(alone, together, strict=True):
         require(
-            same(one, other, 1e-9),
+            same(lane_alone, lane_in_group, 1e-9),
             "a lane in a group must equal the lane alone: hooks that are lifted must be pure "
             "functions of their arguments",
         )
@@ -289,10 +305,10 @@ def keeps_is_true(learner: Learner) -> None:
             )
 
 
-def _holds(value: Tensor, subject: Tensor) -> bool:
-    """Return whether any stretch of a tensor is a copy of a subject's features (n, d)."""
+def _holds(value: Tensor, features: Tensor) -> bool:
+    """Return whether d successive numbers of a tensor copy the features (n, d) of one of n subjects."""
     flat = value.double().reshape(-1)
-    d = subject.shape[1]
+    d = features.shape[1]
     if flat.numel() < d:
         return False
 
@@ -301,7 +317,7 @@ def _holds(value: Tensor, subject: Tensor) -> bool:
         return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
 
     windows = flat.unfold(0, d, 1)
-    return bool((unit(windows) @ unit(subject).T).abs().max() > COPY)
+    return bool((unit(windows) @ unit(features).T).abs().max() > COPY)
 
 
 RULES: tuple[Callable[[Learner], None], ...] = (

@@ -27,7 +27,7 @@ ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def _moved(context: typer.Context) -> None:
-    """Refuse a command's former name and name the present one."""
+    """Raise an error that names the new command; `context.info_name` is the old one."""
     name = context.info_name
     raise ConfigError(
         f"`fcforge {name}` has moved.", do=f"Use `fcforge analyse {name}`."
@@ -35,7 +35,7 @@ def _moved(context: typer.Context) -> None:
 
 
 def _warn(problem: ConfigError) -> None:
-    """Report a plug-in whose commands are missing; all other commands still work."""
+    """Print a warning that a plug-in's commands could not be loaded; all other commands work."""
     say(f"warning: {problem}", style="yellow")
 
 

@@ -26,7 +26,7 @@ def unseen(
     ] = "accuracy",
     as_json: AsJson = False,
 ) -> None:
-    """Show how a run's learners do at hospitals that they have not learned."""
+    """Show the accuracy of a run's learners at hospitals that they have not learned."""
     from fcforge.evaluation.unseen import unseen_of
 
     with at_work("measuring"):
@@ -36,7 +36,7 @@ def unseen(
 
 @analyse.command()
 def calibration(folder: Folder, as_json: AsJson = False) -> None:
-    """Show how well a run's scores are calibrated, and the benefit of acting on them."""
+    """Show calibration and decision curves of a run's scores."""
     from fcforge.evaluation.calibration import calibration_of
 
     with at_work("measuring"):
@@ -46,7 +46,7 @@ def calibration(folder: Folder, as_json: AsJson = False) -> None:
 
 @analyse.command()
 def subgroups(folder: Folder, as_json: AsJson = False) -> None:
-    """Show how a run's learners do by sex, age and other covariates of the test subjects."""
+    """Show the accuracy of a run's learners by sex, age and other covariates."""
     from fcforge.evaluation.subgroups import subgroups_of
 
     with at_work("measuring"):
@@ -76,7 +76,7 @@ def motion(
 
 
 def _print_studies(studies: "Sequence[Study]", as_json: bool) -> None:
-    """Print studies as Markdown tables, or as JSON by title."""
+    """Print tables of learners as Markdown, or all as one JSON object by title."""
     from fcforge.report.results_table import study_json
     from fcforge.report.tables import interval_table
     from fcforge.report.text import json_text

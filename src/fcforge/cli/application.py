@@ -1,16 +1,13 @@
 """The command-line application and its entry point."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Option
 
-from fcforge.core.errors import FCForgeError, needs
-
-if TYPE_CHECKING:
-    pass
 from fcforge.cli.messages import say
+from fcforge.core.errors import FCForgeError, needs
 
 app = typer.Typer(
     name="fcforge",
@@ -25,6 +22,7 @@ app = typer.Typer(
 def _root(
     version: Annotated[bool, Option("--version", help="Print the version.")] = False,
 ) -> None:
+    """Print the version, if that is asked for, before any command runs."""
     if version:
         from fcforge.core.version import __version__
 
@@ -33,7 +31,15 @@ def _root(
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Run the command line; deliberate errors become one line and exit code 2."""
+    """Run the command line.
+
+    Errors of fcforge and of the file system are printed as one line, with exit code 2.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Words of the command line without the program; by default those of this process.
+    """
     try:
         return app(args=argv, standalone_mode=True)
     except FCForgeError as error:

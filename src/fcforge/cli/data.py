@@ -1,4 +1,4 @@
-"""Commands that bring data: ``fc``, ``preprocess`` and ``data``."""
+"""Commands that make data files: ``fc``, ``preprocess`` and ``data``."""
 
 from pathlib import Path
 from typing import Annotated

@@ -43,7 +43,7 @@ BUDGET = (
     "Settings to try per learner (rate, weight decay, epochs, strength), the same number for all; "
     "0: only the strengths of each method's grid."
 )
-PAGE_WIDTH = 96  # of paragraphs
+PAGE_WIDTH = 96  # characters per line of a paragraph
 DEMO_WORLD = "These hospitals are simulated and were made to disagree; on real data the effect is smaller."
 
 
@@ -127,7 +127,7 @@ def run(
 
 
 def _prepared(config: Path, overrides: Sequence[str] | None) -> "Prepared":
-    """Return the experiment of a config with its data, checked; warn of leaks that are on."""
+    """Read a config, load and check its data, and print a warning for each leak that is on."""
     from fcforge.experiments.config import load_experiment
     from fcforge.experiments.run import leak_notes, prepare
 
@@ -140,6 +140,7 @@ def _prepared(config: Path, overrides: Sequence[str] | None) -> "Prepared":
 
 
 def _print_cost(prepared: "Prepared", folder: Path, jobs: int) -> None:
+    """Print the estimated time and disk space of a run, for ``--dry-run``."""
     from fcforge.experiments.store import Store
     from fcforge.experiments.timing import estimate
     from fcforge.report.terminal import cost_text
@@ -157,6 +158,7 @@ def _train(
     *,
     keep_networks: bool = False,
 ) -> None:
+    """Train what the run folder does not hold yet, with progress on stderr."""
     from fcforge.experiments.run import train
 
     say(f"{prepared.plan.words} on {place.words}")
@@ -171,7 +173,7 @@ def _train(
 
 
 def _say_log(prepared: "Prepared", folder: Path, log: LogFormat) -> None:
-    """Name the log of a run, and the site trainings that are not in it."""
+    """Print the path of a run's log, and the number of site trainings that are not in it."""
     from fcforge.experiments.logs import LOG_PATHS, unlogged
     from fcforge.experiments.store import Store
 
@@ -184,7 +186,7 @@ def _say_log(prepared: "Prepared", folder: Path, log: LogFormat) -> None:
 
 
 def _say_networks(prepared: "Prepared", folder: Path) -> None:
-    """Name the folder of the trained networks, and how many runs have none."""
+    """Print the folder of the trained networks, and the number of runs that have none."""
     from fcforge.experiments.networks import FOLDER, without_network
     from fcforge.experiments.store import Store
 
@@ -204,8 +206,8 @@ def status(folder: Folder, as_json: AsJson = False) -> None:
     from fcforge.report import terminal
     from fcforge.report.text import json_text
 
-    found = progress_of(folder)
-    text = json_text(asdict(found)) if as_json else terminal.status_text(found)
+    progress = progress_of(folder)
+    text = json_text(asdict(progress)) if as_json else terminal.status_text(progress)
     print(text)
 
 
@@ -219,13 +221,14 @@ def report(
 
 
 def _report(folder: Path, page: Path, as_json: bool) -> None:
+    """Write the HTML report of a run and print its results table."""
     rows = _write_report(folder, page)
     say(f"report: {page}")
     _print_rows(rows, as_json)
 
 
 def _write_report(folder: Path, page: Path) -> "list[Row]":
-    """Write the HTML report of a run and print its warnings; returns the rows of its table."""
+    """Write the HTML report of a run, print its warnings, and return the rows of its table."""
     from fcforge.report.run_page import report_folder
 
     with at_work("writing the report"):
@@ -236,6 +239,7 @@ def _write_report(folder: Path, page: Path) -> "list[Row]":
 
 
 def _print_rows(rows: "Sequence[Row]", as_json: bool) -> None:
+    """Print the results table, or its numbers as JSON."""
     from fcforge.report.results_table import print_table, rows_json
 
     if as_json:
@@ -269,13 +273,13 @@ def tune(
     out: Annotated[
         Path | None, Option(help="Folder to write (runs/<config>_tune).")
     ] = None,
-    repeats: Annotated[int, Option(min=1, help="Inner cuts of the training part.")] = 3,
+    repeats: Annotated[int, Option(min=1, help="Splits of the training part.")] = 3,
     budget: Annotated[int, Option(min=0, help=BUDGET)] = 0,
     jobs: Jobs = 0,
     device: Device = "auto",
     allow_code: AllowCode = False,
 ) -> None:
-    """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
+    """Choose hyper-parameters by inner validation on the first sites, and print them as TOML."""
     from fcforge.evaluation import tuning
     from fcforge.experiments.config import load_experiment
     from fcforge.experiments.execute import place_to_train

@@ -19,47 +19,47 @@ Report = Callable[[int, int, str], None]
 EVERY = 10.0  # seconds between lines
 
 
-# -- what is said while something works -----------------------------------------------------------
 def say(text: str = "", style: str = "") -> None:
     """Print a message to stderr."""
     typer.secho(printable(text, keep="\n"), sys.stderr, fg=style or None)
 
 
 def at_work(what: str) -> "Status":
-    """Return a context manager that shows a spinner on a terminal."""
+    """Return a context manager that shows a spinner with the text `what` on a terminal."""
     from rich.console import Console
 
     return Console(stderr=True).status(what)
 
 
 @contextmanager
-def progress_on_stderr(what: str) -> Iterator[Report]:
-    """Yield a function (done, total, last) that shows how far it is.
+def progress_on_stderr(work: str) -> Iterator[Report]:
+    """Yield a function that shows the progress of `work`, for example "training".
 
-    No time left is told: pieces of work differ in length, so that any guess would swing.
+    The function takes the number of finished pieces, the number of all pieces and the name of the
+    last one. The remaining time is not shown: pieces differ in length, so an estimate would jump.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
     line_of = TextColumn("{task.description}", markup=False)
-    shown = Progress(BarColumn(), line_of, console=Console(stderr=True), transient=True)
-    task = shown.add_task("")
-    told = -math.inf
+    bar = Progress(BarColumn(), line_of, console=Console(stderr=True), transient=True)
+    task = bar.add_task("")
+    last_printed = -math.inf
     on_terminal = sys.stderr.isatty()
 
     def report(done: int, total: int, last: str) -> None:
-        nonlocal told
-        line = f"{what}: {done}/{total} {last}".rstrip()
+        nonlocal last_printed
+        line = f"{work}: {done}/{total} {last}".rstrip()
         now = time.monotonic()
         if on_terminal:
-            shown.update(task, completed=done, total=total, description=printable(line))
-            shown.start()  # at the first report: before it somebody may have to be asked
-        elif done == total or now - told >= EVERY:
-            told = now
+            bar.update(task, completed=done, total=total, description=printable(line))
+            bar.start()  # not before the first report: until then a question may be on the terminal
+        elif done == total or now - last_printed >= EVERY:
+            last_printed = now
             say(line)
 
     try:
         yield report
     finally:
         if on_terminal:
-            shown.stop()
+            bar.stop()

@@ -16,7 +16,7 @@ from fcforge.core.options import ALLOW_CODE, JSON, LogFormat
 
 # -- options ---------------------------------------------------------------------------------------
 def run_folder(given: Path) -> Path:
-    """Return a run folder as it is; of a config the folder that `fcforge run` writes."""
+    """Return the run folder: the path itself, or for a config the folder that `fcforge run` writes."""
     return Path("runs", given.stem) if given.suffix == ".toml" else given
 
 
@@ -54,14 +54,22 @@ AllowCode = Annotated[bool, Option("--allow-code", help=ALLOW_CODE)]
 
 # -- requests --------------------------------------------------------------------------------------
 def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
-    """Turn a function of a request into a command with the request's fields as options.
+    """Turn a function of a request into a command with one option per field of the request.
 
-    The decorated function is called with the request, by which its one parameter is annotated;
-    what it returns is the exit code.
+    Parameters
+    ----------
+    work : callable
+        Its one parameter is annotated with a dataclass, the request. It returns the exit code;
+        None stands for 0.
+
+    Returns
+    -------
+    callable
+        Command for typer, with a keyword parameter for every field of the request.
     """
     request = next(iter(get_type_hints(work).values()))
     hints = get_type_hints(request)
-    parameters = [_parameter(one, hints[one.name]) for one in fields(request)]
+    parameters = [_parameter(field, hints[field.name]) for field in fields(request)]
 
     @functools.wraps(work)
     def command(**given: Any) -> None:
@@ -70,7 +78,7 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     several = frozenset(
-        _flag(one) for one in fields(request) if one.metadata.get("several")
+        _flag(field) for field in fields(request) if field.metadata.get("several")
     )
     if several:
         kind = type("Command", (SeveralValues,), {"several": several})
@@ -78,26 +86,31 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
     return command
 
 
-def _flag(one: Field[Any]) -> str:
-    return f"--{one.name.replace('_', '-')}"
+def _flag(field: Field[Any]) -> str:
+    """Return the option of a field, ``--like-this``."""
+    return f"--{field.name.replace('_', '-')}"
 
 
-def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
-    """Return a field as typer understands it: an argument where it has a metavar, else an option."""
-    metadata = dict(one.metadata)
+def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
+    """Return a field as a parameter for typer.
+
+    It is a positional argument if the field's metadata has a metavar, else an option. `hint` is
+    the type of the field.
+    """
+    metadata = dict(field.metadata)
     metadata.pop("only", None)
     metadata.pop("several", None)
     names = []
     if "flag" in metadata:
         names = metadata.pop("flag").split()
-    elif one.default is False:
-        names = [_flag(one)]  # else there were a --no-..., too
+    elif field.default is False:
+        names = [_flag(field)]  # without a name typer would add --no-...
     kind = Argument if "metavar" in metadata else Option
-    default = inspect.Parameter.empty if one.default is MISSING else one.default
-    if one.default_factory is not MISSING:
-        default = one.default_factory()
+    default = inspect.Parameter.empty if field.default is MISSING else field.default
+    if field.default_factory is not MISSING:
+        default = field.default_factory()
     return inspect.Parameter(
-        one.name,
+        field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
         annotation=Annotated[hint, kind(*names, **metadata)],

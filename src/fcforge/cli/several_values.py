@@ -1,8 +1,8 @@
 """Options that take several words, as BIDS Apps write them: ``--participant-label 01 02``.
 
-Click gives an option one value, to be repeated for more. `spread` rewrites the words of a command
-line so that both spellings work. The words after such an option are its values until the next
-option; the positional arguments that are then missing are the last of them, as in
+Click gives an option one value; for more it must be repeated. `spread` rewrites a command line so
+that both forms work. The words after such an option are its values, up to the next option. If
+positional arguments are missing then, the last of these words are taken for them, as in
 ``fcforge fc --participant-label 01 02 BIDS OUT participant``.
 """
 
@@ -15,16 +15,16 @@ LEVELS = ("participant", "group")
 
 
 class Options(NamedTuple):
-    """Options of a command, by what follows them.
+    """Options of a command, by the number of words that follow them.
 
     Attributes
     ----------
     several : collection of str
         Options that take one or more words.
     valued : collection of str
-        Options that take exactly one.
+        Options that take exactly one word.
     flags : collection of str
-        Options that take none.
+        Options that take no word.
     required : int
         Number of positional arguments that must be given.
     """
@@ -35,8 +35,17 @@ class Options(NamedTuple):
     required: int
 
 
-class _Run(NamedTuple):
-    """Words that follow an option of several words."""
+class _ValueList(NamedTuple):
+    """An option of several words on the command line.
+
+    Attributes
+    ----------
+    option : str
+    words : list of str
+        Its values.
+    positional : list of str
+        Positional arguments that followed the values (`_move_positional`).
+    """
 
     option: str
     words: list[str]
@@ -44,12 +53,14 @@ class _Run(NamedTuple):
 
 
 def spread(words: Sequence[str], options: Options) -> list[str]:
-    """Return a command line in which every value has its option before it.
+    """Return a command line in which the option is repeated before each of its values.
 
     Parameters
     ----------
     words : sequence of str
+        The command line, without program and command.
     options : Options
+        Options that the command knows.
 
     Examples
     --------
@@ -59,40 +70,42 @@ def spread(words: Sequence[str], options: Options) -> list[str]:
     >>> spread(["--label", "01", "02", "IN", "OUT", "group"], options)
     ['--label', '01', '--label', '02', 'IN', 'OUT', 'group']
     """
-    parts: list[str | _Run] = []
-    given = 0
+    parts: list[str | _ValueList] = []
+    n_positional = 0
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if word == "--":
-            given += len(rest)
+            n_positional += len(rest)
             parts += [word, *rest]
             break
-        name = _spelled(word, options)
+        name = _hyphenated(word, options)
         option = name.partition("=")[0]
         if name in options.several:
-            run = _Run(name, [], [])
+            values = _ValueList(name, [], [])
             while rest and not rest[0].startswith("-"):
-                run.words.append(rest.pop(0))
-            parts.append(run)
+                values.words.append(rest.pop(0))
+            parts.append(values)
             continue
         parts.append(name)
         if not name.startswith("-"):
-            given += 1
+            n_positional += 1
         elif option == name and name in options.valued and rest:
             parts.append(rest.pop(0))
-    _give_back([part for part in parts if isinstance(part, _Run)], given, options)
-    return [word for part in parts for word in _written(part)]
+    value_lists = [part for part in parts if isinstance(part, _ValueList)]
+    _move_positional(value_lists, n_positional, options)
+    return [word for part in parts for word in _words_of(part)]
 
 
-def _written(part: "str | _Run") -> list[str]:
+def _words_of(part: "str | _ValueList") -> list[str]:
+    """Return the words of a part of the command line, values each after their option."""
     if isinstance(part, str):
         return [part]
     values = [word for value in part.words for word in (part.option, value)]
     return [*(values or [part.option]), *part.positional]
 
 
-def _spelled(word: str, options: Options) -> str:
+def _hyphenated(word: str, options: Options) -> str:
     """Return an option with hyphens where it has underscores: ``--participant_label``."""
     name, equals, value = word.partition("=")
     plain = name.replace("_", "-")
@@ -100,17 +113,31 @@ def _spelled(word: str, options: Options) -> str:
     return f"{plain}{equals}{value}" if word[:2] == "--" and plain in known else word
 
 
-def _give_back(runs: Sequence[_Run], given: int, options: Options) -> None:
-    """Move the positional arguments that are missing from the end of one run."""
-    missing = max(options.required - given, 0)
-    for run in sorted(runs, key=lambda run: run.words[-1:] in ([x] for x in LEVELS)):
-        ends_in_level = bool(run.words) and run.words[-1] in LEVELS
-        level_given = given > options.required
-        take = missing + (ends_in_level and not level_given)
-        last = run is runs[-1]
-        if take and len(run.words) > take and (ends_in_level or last):
-            run.positional.extend(run.words[-take:])
-            del run.words[-take:]
+def _move_positional(
+    lists: Sequence[_ValueList], n_positional: int, options: Options
+) -> None:
+    """Move missing positional arguments out of the values of one option.
+
+    They are taken from the end of the last option's values, or of values that end in a level of
+    BIDS Apps ("participant" or "group"), which is the last positional argument.
+
+    Parameters
+    ----------
+    lists : sequence of _ValueList
+        Changed in place.
+    n_positional : int
+        Number of positional arguments that stand elsewhere on the command line.
+    options : Options
+    """
+    missing = max(options.required - n_positional, 0)
+    level_given = n_positional > options.required
+    for values in sorted(lists, key=lambda v: v.words[-1:] in ([x] for x in LEVELS)):
+        ends_in_level = bool(values.words) and values.words[-1] in LEVELS
+        n_moved = missing + (ends_in_level and not level_given)
+        is_last = values is lists[-1]
+        if n_moved and len(values.words) > n_moved and (ends_in_level or is_last):
+            values.positional.extend(values.words[-n_moved:])
+            del values.words[-n_moved:]
             return
 
 
