@@ -1,4 +1,4 @@
-"""An audit for people and programs: table, sentences, section of a page, files."""
+"""Output of a privacy audit: table, sentences, section of a page, JSON."""
 
 import json
 from pathlib import Path
@@ -32,27 +32,27 @@ MEANING = "; ".join(f"{c.title}: {c.help}" for c in COLUMNS if c.help) + "."
 def audit_table(audit: AuditResult) -> Table:
     """Return a table with one row per attack on every release."""
     rows = []
-    given = audit.about.get("released")
-    # what was given away first, what it is to be read against last
-    shown = sorted(audit.rows, key=lambda r: (r.is_reference, r.release != given))
-    for row in shown:
+    released = audit.about.get("released")
+    # the released numbers first, the references last
+    ordered = sorted(audit.rows, key=lambda r: (r.is_reference, r.release != released))
+    for row in ordered:
         release = f"{row.release} (reference)" if row.is_reference else row.release
         measures = (row.auc, row.tpr, row.identified, row.control)
         rows.append((release, row.attack, *map(interval_cell, measures)))
-    quiet = frozenset(k for k, row in enumerate(shown) if row.is_reference)
+    quiet = frozenset(k for k, row in enumerate(ordered) if row.is_reference)
     return Table.of(COLUMNS, rows, quiet=quiet, note=MEANING)
 
 
 def as_text(audit: AuditResult) -> str:
-    """Return an aligned table, then what to make of it."""
+    """Return the table as aligned text, followed by its interpretation in sentences."""
     table = audit_table(audit).text()
     return "\n".join([table, "", *sentences(audit)])
 
 
 def as_json(audit: AuditResult) -> str:
-    """Return all numbers as JSON."""
-    found = {**audit.to_json(), "words": sentences(audit)}
-    return json.dumps(found, indent=1)
+    """Return all numbers and the sentences as JSON."""
+    content = {**audit.to_json(), "words": sentences(audit)}
+    return json.dumps(content, indent=1)
 
 
 def section(audit: AuditResult) -> Section:
@@ -64,7 +64,7 @@ def section(audit: AuditResult) -> Section:
 def write_files(audit: AuditResult, folder: Path) -> None:
     """Write audit.json into a folder, readable by its owner alone.
 
-    It counts people exactly, which what is recorded does not.
+    The file holds the exact number of people, which signed records do not.
     """
     write_text(folder / "audit.json", as_json(audit) + "\n", private=True)
 
@@ -73,14 +73,16 @@ def sentences(audit: AuditResult) -> list[str]:
     """Return the interpretation of an audit in sentences.
 
     An AUC is the share of pairs, one member and one outsider, in which the attack scores the
-    member higher; the sentences say it that way, for readers who never met one.
+    member higher; the sentences state it in this way, for readers who do not know the term.
     """
     about = audit.about
     lines = audit.words()
     if "released" in about:
         lines += _for_a_board(audit)
-    if left := about.get("not_attacked"):
-        lines.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
+    if not_attacked := about.get("not_attacked"):
+        lines.append(
+            f"Released, but no attack tried fits it: {', '.join(not_attacked)}."
+        )
     return [printable(line) for line in (*lines, LAST)]
 
 
@@ -95,31 +97,32 @@ LAST = (
 
 
 def _in_100(share: float) -> str:
+    """Return a share as a whole number in 100."""
     return f"{100 * share:.0f}"
 
 
 def _for_a_board(audit: AuditResult) -> list[str]:
-    """Return the audit of a release, as an ethics board asks for it."""
+    """Return sentences about a release for an ethics board: how often an attacker would be right."""
     about = audit.about
     released = about["released"]
-    sample = audit.row(released, SAMPLE).auc.value
-    known = audit.row(released, KNOWN).auc.value
-    limit = about["ceilings"][released]
+    auc_sample = audit.row(released, SAMPLE).auc.value
+    auc_known = audit.row(released, KNOWN).auc.value
+    ceiling = about["ceilings"][released]
     lines = [
         "For an ethics board: shown one person who is in a release like this and one who is "
         "not, an attacker who has the scans and diagnoses of both, and those of "
         f"{about['reference_people']} other people of the hospital to compare with, is right "
-        f"{_in_100(sample)} times in 100; an attacker who has everybody's scans and diagnoses "
-        f"and only lacks who took part, {_in_100(known)} times. Guessing is right 50 times.",
+        f"{_in_100(auc_sample)} times in 100; an attacker who has everybody's scans and diagnoses "
+        f"and only lacks who took part, {_in_100(auc_known)} times. Guessing is right 50 times.",
         f"Attacked were releases of {about['trained_on']} people each, random parts of the site "
         "with noise as in the release. The release itself has more people, who hide each other "
         "better.",
     ]
-    if limit >= 1:
+    if ceiling >= 1:
         return [*lines, NO_NOISE]
     promise = (
         "Whatever an attacker knows, even who all the others in the release are: no attack is "
-        f"right more than {_in_100(limit)} times in 100. That is what epsilon "
+        f"right more than {_in_100(ceiling)} times in 100. That is what epsilon "
         f"{about['epsilon']:g} (delta {about['delta']:g}) promises."
     )
     return [*lines, promise]

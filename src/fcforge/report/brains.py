@@ -23,12 +23,24 @@ VIEWS = {
     "axial": (0, 1, "from above; left is left"),
 }
 MARGIN_MM = 6
-RADIUS = 100.0  # of the chord plot
-GAP = 0.025  # between networks, share of the circle
+RADIUS = 100.0  # of the chord plot's circle
+GAP = 0.025  # gap between networks, share of the circle
 
 
 class Dot(NamedTuple):
-    """An ROI: `text` shows at the pointer, `size` is its radius in mm."""
+    """An ROI in a drawing.
+
+    Attributes
+    ----------
+    place : int
+        Number of the ROI in the atlas.
+    colour : str
+        CSS colour.
+    size : float
+        Radius in mm.
+    text : str
+        Shown at the pointer.
+    """
 
     place: int
     colour: str
@@ -37,7 +49,19 @@ class Dot(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """An edge between two ROIs: `text` shows at the pointer, `width` is in mm."""
+    """An edge in a drawing.
+
+    Attributes
+    ----------
+    first, second : int
+        Numbers of its ROIs in the atlas.
+    colour : str
+        CSS colour.
+    width : float
+        Width in mm, or in per cent of the radius of a chord plot.
+    text : str
+        Shown at the pointer.
+    """
 
     first: int
     second: int
@@ -89,18 +113,19 @@ def _view(
     edges: Sequence[Edge],
     caption: str,
 ) -> Markup:
-    low = np.minimum(outline.min(axis=0), places.min(axis=0, initial=0)) - MARGIN_MM
-    high = np.maximum(outline.max(axis=0), places.max(axis=0, initial=0)) + MARGIN_MM
-    width, height = high - low
+    """Return one projection: outline, edges and dots, from coordinates (n, 2) in its plane in mm."""
+    lower = np.minimum(outline.min(axis=0), places.min(axis=0, initial=0)) - MARGIN_MM
+    upper = np.maximum(outline.max(axis=0), places.max(axis=0, initial=0)) + MARGIN_MM
+    width, height = upper - lower
     # SVG counts downwards
-    at = np.column_stack([places[:, 0] - low[0], high[1] - places[:, 1]])
-    rim = np.column_stack([outline[:, 0] - low[0], high[1] - outline[:, 1]])
+    centres = np.column_stack([places[:, 0] - lower[0], upper[1] - places[:, 1]])
+    rim = np.column_stack([outline[:, 0] - lower[0], upper[1] - outline[:, 1]])
     parts = [Markup('<path class="rim" d="M{}Z"/>').format(_path(rim))]
     for edge in edges:
-        line = f"M{_path(at[[edge.first, edge.second]])}"
+        line = f"M{_path(centres[[edge.first, edge.second]])}"
         parts.append(_edge(edge, line))
     for dot in dots:
-        x, y = at[dot.place]
+        x, y = centres[dot.place]
         parts.append(_dot(dot, x, y))
     svg = '<figure><svg viewBox="0 0 {:.0f} {:.0f}">{}</svg><figcaption class="small">{}</figcaption></figure>'
     return Markup(svg).format(width, height, Markup("").join(parts), caption)
@@ -129,10 +154,10 @@ def chord_plot(
         Description for those who cannot see it.
     """
     angles, half = _around(systems)
-    at = RADIUS * np.column_stack([np.sin(angles), -np.cos(angles)])
+    points = RADIUS * np.column_stack([np.sin(angles), -np.cos(angles)])
     parts = []
     for edge in edges:
-        first, second = at[edge.first], at[edge.second]
+        first, second = points[edge.first], points[edge.second]
         line = f"M{_point(first)}Q0 0 {_point(second)}"
         parts.append(_edge(edge, line))
     arc = '<path class="arc" d="M{}A{r:.1f} {r:.1f} 0 0 1 {}" stroke="{}" data-roi="{}" data-tip="{}"/>'
@@ -158,7 +183,7 @@ def chord_plot(
 
 
 def _around(systems: Sequence[str]) -> tuple[np.ndarray, float]:
-    """Return the angle of every ROI on a circle, and half the angle that one takes."""
+    """Return the angle (n_rois,) of every ROI on a circle, and half the angle that an ROI occupies."""
     rank = {name: k for k, name in enumerate(dict.fromkeys(systems))}
     group = np.array([rank[system] for system in systems])
     order = np.argsort(group, kind="stable")
@@ -170,6 +195,7 @@ def _around(systems: Sequence[str]) -> tuple[np.ndarray, float]:
 
 
 def _edge(edge: Edge, line: str) -> Markup:
+    """Return an edge as an SVG path along `line`, the path's commands."""
     path = '<path class="edge" d="{}" stroke="{}" stroke-width="{:.2f}" data-ends="{} {}" data-tip="{}"/>'
     text = printable(edge.text)
     return Markup(path).format(
@@ -178,13 +204,16 @@ def _edge(edge: Edge, line: str) -> Markup:
 
 
 def _dot(dot: Dot, x: float, y: float) -> Markup:
+    """Return an ROI as an SVG circle at (x, y)."""
     circle = '<circle cx="{:.0f}" cy="{:.0f}" r="{:.1f}" fill="{}" data-roi="{}"/>'
     return Markup(circle).format(x, y, dot.size, dot.colour, dot.place)
 
 
 def _path(points: np.ndarray) -> str:
+    """Return points (n, 2) as the commands of an SVG path, joined by straight lines."""
     return "L".join(_point(point) for point in points)
 
 
 def _point(point: np.ndarray) -> str:
+    """Return the coordinates of a point as SVG writes them."""
     return f"{point[0]:.1f} {point[1]:.1f}"

@@ -17,18 +17,19 @@ from fcforge.core.formatting import printable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STEPS = 30_000  # of a value up to the largest
-MISSING = -32_768
+STEPS = 30_000  # integer that stands for the largest absolute value
+MISSING = -32_768  # integer that stands for NaN
 
 
 class Cells(NamedTuple):
-    """Rectangle of a figure, as shares of its width and height from the top left, and its content.
+    """A rectangle of a figure whose cells show their values at the pointer.
 
     Attributes
     ----------
     left, top, width, height : float
+        Shares of the figure's width and height, from its top left corner.
     content : str
-        JSON for `page.js`.
+        Names and values of the cells, as JSON for `page.js`.
     """
 
     left: float
@@ -38,17 +39,17 @@ class Cells(NamedTuple):
     content: str
 
     def html(self) -> Markup:
-        """Return the element that lies over the figure."""
+        """Return the transparent HTML element that covers the rectangle."""
         box = (
             '<div class="cells" style="left:{:.3f}%;top:{:.3f}%;width:{:.3f}%;height:{:.3f}%" '
             'data-cells="{}"></div>'
         )
-        place = (100 * share for share in self[:4])
-        return Markup(box).format(*place, self.content)
+        percentages = (100 * share for share in self[:4])
+        return Markup(box).format(*percentages, self.content)
 
 
 def over_axes(axes: "Axes", content: str) -> Cells:
-    """Return cells that cover the axes of a figure, whatever its aspect makes of their place."""
+    """Return cells that cover the axes of a figure; their position follows a fixed aspect ratio."""
     axes.apply_aspect()
     box = axes.get_position()
     return Cells(box.x0, 1 - box.y1, box.width, box.height, content)
@@ -70,33 +71,35 @@ def content(
     values : ndarray of shape (n_rows, n_columns)
         NaN shows as n/a.
     rows : sequence of str
+        Names of the rows.
     columns : sequence of str, optional
-        Volumes, counted from `first_volume`, without.
+        Names of the columns. By default columns are volumes of a scan.
     first_volume : int
+        Number of the first volume.
     digits : int
         Decimals that are shown.
     every_row : bool
         Whether all rows of a column show at once, as for lines over volumes.
     """
-    shown = np.asarray(values, dtype=np.float64)
-    finite = np.isfinite(shown)
-    largest = float(np.abs(shown[finite]).max(initial=0.0)) or 1.0
-    steps = np.full(shown.shape, MISSING, dtype="<i2")
-    steps[finite] = np.rint(shown[finite] / largest * STEPS).astype("<i2")
-    made = {
+    numbers = np.asarray(values, dtype=np.float64)
+    finite = np.isfinite(numbers)
+    largest = float(np.abs(numbers[finite]).max(initial=0.0)) or 1.0
+    steps = np.full(numbers.shape, MISSING, dtype="<i2")
+    steps[finite] = np.rint(numbers[finite] / largest * STEPS).astype("<i2")
+    encoded = {
         "rows": [printable(name) for name in rows],
         "columns": [printable(name) for name in columns or ()],
-        "n": shown.shape[1],
+        "n": numbers.shape[1],
         "first": first_volume,
         "unit": largest / STEPS,
         "digits": digits,
         "every": every_row,
         "values": base64.b64encode(steps.tobytes()).decode(),
     }
-    return json.dumps(made, separators=(",", ":"))
+    return json.dumps(encoded, separators=(",", ":"))
 
 
-def texts(shown: Sequence[Sequence[str]]) -> str:
-    """Return texts of a grid of cells, row by row, as JSON for `page.js`."""
-    made = {"texts": [[printable(text) for text in row] for row in shown]}
-    return json.dumps(made, separators=(",", ":"))
+def texts(grid: Sequence[Sequence[str]]) -> str:
+    """Return a grid of texts, one for each cell, as JSON for `page.js`."""
+    encoded = {"texts": [[printable(text) for text in row] for row in grid]}
+    return json.dumps(encoded, separators=(",", ":"))

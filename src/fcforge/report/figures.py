@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# -- pictures --------------------------------------------------------------------------------------
 P = ParamSpec("P")
 SMALL = 9.2  # points: 12.3 px
 NORMAL = 9.8  # points: 13 px
@@ -94,7 +93,7 @@ Drawn = Callable[P, "Figure"]
 
 
 def in_page_style(make: Drawn[P]) -> Drawn[P]:
-    """Draw in the style of the pages, whatever the user's own settings of matplotlib."""
+    """Decorate a function so that it draws in the style of the pages, not in the user's own style."""
 
     @wraps(make)
     def styled(*args: P.args, **kwargs: P.kwargs) -> "Figure":
@@ -107,7 +106,7 @@ def in_page_style(make: Drawn[P]) -> Drawn[P]:
 
 
 def new_figure(width: float, height: float, **margins: float) -> "Figure":
-    """Return an empty figure of so many inches (96 px each); margins as of ``subplots_adjust``."""
+    """Return an empty figure of `width` by `height` inches (96 px each); margins as in ``subplots_adjust``."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=144)
@@ -116,9 +115,10 @@ def new_figure(width: float, height: float, **margins: float) -> "Figure":
 
 
 def svg_markup(figure: "Figure", name: str = "") -> Markup:
-    """Return a figure as inline SVG, without anything that points outside the page.
+    """Return a figure as inline SVG without references outside the page.
 
-    `name` tells two figures of a page apart that look the same: their ids must differ.
+    Ids in the SVG are made from its content and `name`, so that two equal figures on a page need
+    different names.
     """
     import matplotlib as mpl
 
@@ -132,15 +132,15 @@ def svg_markup(figure: "Figure", name: str = "") -> Markup:
         r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL
     )
     svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
-    own = f"f{hashlib.sha256((name + svg).encode()).hexdigest()[:10]}-"
-    svg = re.sub(r'((?:\sid|\shref)="#?|url\(#)(?!data:)', rf"\g<1>{own}", svg)
-    for ink, variable in INKS.items():
-        svg = svg.replace(ink, f"var(--{variable})")
+    prefix = f"f{hashlib.sha256((name + svg).encode()).hexdigest()[:10]}-"
+    svg = re.sub(r'((?:\sid|\shref)="#?|url\(#)(?!data:)', rf"\g<1>{prefix}", svg)
+    for placeholder, variable in INKS.items():
+        svg = svg.replace(placeholder, f"var(--{variable})")
     return Markup(printable(svg, keep="\n").replace("<svg", '<svg class="plot"', 1))
 
 
 def png_markup(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
-    """Return a figure as an image inside the page, for what is made of pixels."""
+    """Return a figure as an embedded PNG image, for figures that are made of pixels."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=dpi, facecolor="white")
     width, height = (round(96 * inch) for inch in figure.get_size_inches())
@@ -152,7 +152,7 @@ def png_markup(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
 def common_axis(
     values: Sequence[np.ndarray], step: float = 0.05
 ) -> tuple[float, float]:
-    """Return a common axis: the range of all finite values, widened to whole steps."""
+    """Return the limits of a common axis: the range of all finite values, widened to whole steps."""
     flat = np.concatenate([np.empty(0), *map(np.ravel, values)])
     flat = flat[np.isfinite(flat)]
     if not len(flat):
@@ -163,7 +163,7 @@ def common_axis(
 
 
 class HoverPoint(NamedTuple):
-    """A place in a figure, as shares of its width and height from the top left, and its text."""
+    """A point of a figure that shows `text` at the pointer; x and y are shares from the top left."""
 
     x: float
     y: float
@@ -178,10 +178,11 @@ def hover_points(
     Parameters
     ----------
     axes : matplotlib Axes
-        With its final limits.
+        Axes whose limits will not change any more.
     x, y : ndarray of shape (n,)
-        In data coordinates.
+        Points in data coordinates.
     texts : sequence of n str
+        Text of each point.
     """
     pixels = axes.transData.transform(np.column_stack([x, y]))
     shares = pixels / axes.figure.bbox.size
@@ -194,22 +195,22 @@ def hover_points(
 
 @in_page_style
 def stage_figure(
-    own: Sequence[np.ndarray], baseline: np.ndarray, limits: tuple[float, float]
+    curve: Sequence[np.ndarray], baseline: np.ndarray, limits: tuple[float, float]
 ) -> "Figure":
     """Draw mean, low and high of a learner over the stages, and a baseline dashed.
 
     Parameters
     ----------
-    own : three ndarray of shape (T,)
+    curve : three ndarray of shape (T,)
         Mean, low and high.
     baseline : ndarray of shape (T,)
     limits : pair of float
-        Of the vertical axis.
+        Limits of the vertical axis.
     """
     figure = new_figure(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
     axes = figure.subplots()
     axes.plot(np.arange(len(baseline)), baseline, "--", color=MUTED, lw=2)
-    mean, low, high = own
+    mean, low, high = curve
     stages = np.arange(len(mean))
     axes.plot(stages, mean, "o-", color=ACCENT, lw=2, ms=4)
     axes.fill_between(stages, low, high, color=ACCENT, alpha=0.17, lw=0)
@@ -231,7 +232,7 @@ def site_figure(
     lines : sequence of three ndarray of shape (2 T - 1,)
         Mean, low and high of each site; the middle entry is the stage at which it was learned.
     limits : pair of float
-        Of the vertical axis.
+        Limits of the vertical axis.
     """
     figure = new_figure(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
     axes = figure.subplots()
@@ -309,30 +310,50 @@ def matrix(
     named: bool = True,
     **scale: Any,
 ) -> Any:
-    """Draw a matrix with its ROIs grouped by brain system, thin lines between the systems."""
+    """Draw a matrix with its ROIs grouped by brain system, thin lines between the systems.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    values : ndarray of shape (R, R)
+    systems : sequence of R str
+        Brain system of each ROI.
+    named : bool
+        Whether to name the systems at the vertical axis.
+    **scale
+        Options of ``imshow``: cmap, vmin, vmax.
+
+    Returns
+    -------
+    matplotlib AxesImage
+    """
     order, starts = by_system(systems)
-    shown = values[np.ix_(order, order)]
-    image = axes.imshow(shown, interpolation="nearest", **{"cmap": DIVERGING, **scale})
+    grouped = values[np.ix_(order, order)]
+    image = axes.imshow(
+        grouped, interpolation="nearest", **{"cmap": DIVERGING, **scale}
+    )
     bounds = np.array([*starts.values(), len(order)])
-    for place in bounds[1:-1]:
-        axes.axhline(place - 0.5, color="black", lw=0.4)
-        axes.axvline(place - 0.5, color="black", lw=0.4)
+    for bound in bounds[1:-1]:
+        axes.axhline(bound - 0.5, color="black", lw=0.4)
+        axes.axvline(bound - 0.5, color="black", lw=0.4)
     axes.set(xticks=[], yticks=[])
     if named and len(starts) > 1:
         middle = (bounds[1:] + bounds[:-1] - 1) / 2
-        roomy = np.diff(bounds) >= len(order) / 20  # others have no room for a name
+        named_rows = (
+            np.diff(bounds) >= len(order) / 20
+        )  # narrower systems have no room for a name
         names = np.array([printable(s) for s in starts])
-        axes.set_yticks(middle[roomy], names[roomy])
+        axes.set_yticks(middle[named_rows], names[named_rows])
     axes.tick_params(length=0)
     return image
 
 
 def by_system(systems: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
-    """Return rOIs in the order of their brain systems (by first ROI), and where each system starts."""
+    """Return the ROIs in the order of their brain systems (by first ROI), and where each system starts."""
     rank = {name: k for k, name in enumerate(dict.fromkeys(systems))}
-    places = np.array([rank[s] for s in systems])
-    order = np.argsort(places, kind="stable")
-    starts = {name: int(np.searchsorted(places[order], k)) for name, k in rank.items()}
+    ranks = np.array([rank[s] for s in systems])
+    order = np.argsort(ranks, kind="stable")
+    starts = {name: int(np.searchsorted(ranks[order], k)) for name, k in rank.items()}
     return order, starts
 
 
@@ -344,7 +365,7 @@ def fc_figure(
     width: float = 5.1,
     **scale: Any,
 ) -> "Figure":
-    """Draw one matrix with a colour bar; its rows name the systems."""
+    """Draw one matrix with a colour bar labelled `label`; parameters as in `matrix`."""
     left = 0.27 if any(systems) else 0.12
     height = 1.13 * (0.87 - left) * width  # the matrix is as high as its colour bar
     figure = new_figure(width, height, left=left, right=0.87, top=0.91, bottom=0.09)
@@ -362,5 +383,5 @@ def colour_bar(figure: "Figure", image: Any, label: str, **place: Any) -> None:
 
 
 def describe(values: np.ndarray) -> str:
-    """Return values of a line as text, for those who cannot see it."""
+    """Return the values of a line as text, for readers who cannot see the figure."""
     return ", ".join(number(v) for v in values if np.isfinite(v))

@@ -32,7 +32,7 @@ def forgetting_sentences(
         Runs of the methods ``finetune``, ``forge`` and ``cumulative`` on one or more models;
         others are ignored. Of several learners with one method and model the first counts.
     n_draws : int
-        Bootstrap draws behind the intervals that decide what is said.
+        Bootstrap draws behind the intervals, which decide the wording.
 
     Returns
     -------
@@ -126,8 +126,10 @@ def _compared(
                 means(methods[name], "accuracy", (summary,))[summary]
                 for name in ("forge", partner)
             ]
-            both = " against ".join(map(number, values))
-            detail = f"{summary.upper()} {both}, difference {difference_text(gap)}"
+            two_values = " against ".join(map(number, values))
+            detail = (
+                f"{summary.upper()} {two_values}, difference {difference_text(gap)}"
+            )
             cases.append((_verdict(gap, verdicts), f"{model} ({detail})"))
     return _joined(cases)
 
@@ -146,7 +148,8 @@ def _joined(cases: Sequence[tuple[str, str]]) -> str:
     for verdict, model in cases:
         by_verdict.setdefault(verdict, []).append(model)
     clauses = [
-        f"{verdict} on {comma_list(found)}" for verdict, found in by_verdict.items()
+        f"{verdict} on {comma_list(model_list)}"
+        for verdict, model_list in by_verdict.items()
     ]
     text = "; ".join(clauses)
     return f"{text[0].upper()}{text[1:]}." if text else ""

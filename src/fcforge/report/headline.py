@@ -6,20 +6,21 @@ from fcforge.report.run_warnings import difference_text
 from fcforge.report.tables import interval_text
 
 
-# -- the headline ---------------------------------------------------------------------------------
-def headline(c: RunNumbers) -> str:
-    """Return who is best, and how many learners beat the baseline."""
-    sound = [row for row in c.learners if c.levels.get(row.learner) != "serious"]
+def headline(numbers: RunNumbers) -> str:
+    """Return a sentence that names the best learner and counts those that beat the baseline."""
+    sound = [
+        row for row in numbers.learners if numbers.levels.get(row.learner) != "serious"
+    ]
     if not sound:
         return "No learner has usable scores and no serious warning."
     best = sound[0]
     text = (
-        f"Highest {c.words.metric} along the way: {best.learner}, {c.words.average} "
+        f"Highest {numbers.words.metric} along the way: {best.learner}, {numbers.words.average} "
         f"{interval_text(best.estimates['aaa'])}"
     )
-    baseline = c.forests["baseline"]
+    baseline = numbers.forests["baseline"]
     if best.learner in baseline:
-        text += f", which is {difference_text(baseline[best.learner])} against {c.words.naive}"
+        text += f", which is {difference_text(baseline[best.learner])} against {numbers.words.naive}"
     beaten_by = {learner for learner, gap in baseline.items() if gap.low > 0}
     n_above = sum(row.learner in beaten_by for row in sound)
     return (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 from fcforge.report.figures import SMALL, HoverPoint, svg_markup
 
-PHONE = 340  # px that a picture has on a phone of 400
+PHONE = 340  # width in px of a picture on a phone 400 px wide
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Section:
     ----------
     title : str
     body : Markup, str, Table, matplotlib Figure or mapping, or a tuple of these
-        Markup goes in as it is (the caller vouches for it), a plain string is a paragraph, a
+        Markup is inserted unchanged and must be safe. A plain string becomes a paragraph, a
         mapping a list of names and values.
     note : str
         Small print under the title.
@@ -44,11 +44,12 @@ class Section:
     note: str = ""
 
     def html(self) -> Markup:
-        """Return body as safe HTML; parts that are empty are left out."""
+        """Return the body as safe HTML, without parts that are empty."""
         parts = self.body if isinstance(self.body, tuple) else (self.body,)
         return Markup("\n").join(self._part(part) for part in parts if part)
 
     def _part(self, part: Any) -> Markup:
+        """Return one part of the body as safe HTML."""
         if isinstance(part, Markup):
             return part
         if isinstance(part, Table | Mapping):
@@ -59,7 +60,7 @@ class Section:
 
 
 def macro(name: str, *values: Any) -> Markup:
-    """Return a part of a page, by its macro."""
+    """Return HTML of the macro of this name in macros.html.j2."""
     return Markup(
         getattr(templates().get_template("macros.html.j2").module, name)(*values)
     )
@@ -71,7 +72,7 @@ def picture(
     points: Sequence[HoverPoint] = (),
     cells: Sequence[Cells] = (),
 ) -> Markup:
-    """Return a figure as wide as its place, at most a fifth wider than drawn.
+    """Return a figure as HTML that fills its column, at most a fifth wider than it was drawn.
 
     On a phone it shrinks, and its text is set larger (`style.css`): it stays readable.
 
@@ -81,7 +82,7 @@ def picture(
     alt : str
         Description for those who cannot see it.
     points : sequence of HoverPoint
-        Places that show a value when pointed at.
+        Points of the figure that show a text at the pointer.
     cells : sequence of Cells
         Rectangles that show the value of the cell below the pointer.
     """
@@ -103,45 +104,46 @@ def picture(
 
 
 def dots_legend(items: Sequence[tuple[str, str]]) -> Markup:
-    """Return a legend of (CSS colour, name)."""
+    """Return a legend with a coloured dot for each (CSS colour, name)."""
     item = Markup('<li><i class="dot" style="background:{}"></i>{}</li>')
-    shown = (item.format(colour, printable_value(name)) for colour, name in items)
-    return Markup('<ul class="legend gap">{}</ul>').format(Markup("").join(shown))
+    entries = (item.format(colour, printable_value(name)) for colour, name in items)
+    return Markup('<ul class="legend gap">{}</ul>').format(Markup("").join(entries))
 
 
 def printable_value(value: Any) -> Any:
-    """Return text of others without invisible characters; other values as they are."""
+    """Return a text without invisible characters; Markup and values of other types unchanged."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value, keep="\n")
     return value
 
 
 def with_code(value: str) -> Markup:
-    """Return text whose `commands` are set as code."""
+    """Return text as HTML in which parts between backticks are set as code."""
     parts = printable_value(value).split("`")
     code = Markup("<code>{}</code>")
-    shown = []
+    html_parts = []
     for k, part in enumerate(parts):
-        shown.append(code.format(part) if k % 2 else part)
-    return Markup("").join(shown)
+        html_parts.append(code.format(part) if k % 2 else part)
+    return Markup("").join(html_parts)
 
 
 def flattened(settings: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Return nested settings as pairs of dotted name and readable text."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for key, value in settings.items():
         inner = value
         if isinstance(value, list | tuple):
             # a list of tables; one of plain values is a text
             inner = {k: v for k, v in enumerate(value, 1) if isinstance(v, Mapping)}
         if isinstance(inner, Mapping) and inner:
-            found += flattened(inner, f"{prefix}{key}.")
+            pairs += flattened(inner, f"{prefix}{key}.")
         else:
-            found.append((f"{prefix}{key}", _in_words(value)))
-    return found
+            pairs.append((f"{prefix}{key}", _in_words(value)))
+    return pairs
 
 
 def _in_words(value: Any) -> str:
+    """Return the value of a setting as readable text: "yes", "not set", "1, 2"."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
@@ -156,13 +158,13 @@ def comma_list(items: Sequence[str]) -> str:
 
 
 def position_percent(value: float, low: float = 0.0, high: float = 1.0) -> str:
-    """Return the position of `value` between `low` and `high` in per cent, kept inside the track."""
+    """Return the position of `value` between `low` and `high` in per cent, between 0 and 100."""
     return f"{np.clip(100 * (value - low) / (high - low), 0, 100):.2f}"
 
 
 @lru_cache(maxsize=1)
 def templates() -> jinja2.Environment:
-    """Return the Jinja environment, with autoescape: names and labels are text of others."""
+    """Return the Jinja environment, which escapes all text: names may come from others' files."""
     env = jinja2.Environment(
         loader=jinja2.PackageLoader("fcforge.report", "templates"),
         autoescape=True,
@@ -184,15 +186,15 @@ def templates() -> jinja2.Environment:
         ),  # the page's policy allows this script alone
         version=__version__,
     )
-    for known in (bracket, np.isfinite, position_percent):
-        env.globals[known.__name__] = known
+    for function in (bracket, np.isfinite, position_percent):
+        env.globals[function.__name__] = function
     for word in (with_code, flattened, shortened, number, percent, p_value):
         env.filters[word.__name__] = word
     return env
 
 
 def render(template: str, **values: Any) -> str:
-    """Render a template as the text of a page."""
+    """Render a template with values and return the HTML of the page."""
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return templates().get_template(template).render(now=now, **values)
 
@@ -205,7 +207,22 @@ def sections_page(
     home: str = "",
     **more: Any,
 ) -> str:
-    """Return a page of sections under a title, with its `kind` above."""
+    """Return the HTML of a page of sections.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page.
+    kind : str
+        Small line above the title, for example "privacy audit".
+    sections : sequence of Section
+    lead : str
+        Paragraph below the title.
+    home : str
+        Address of the overview that the page belongs to; empty without one.
+    **more
+        Further values for the template.
+    """
     return render(
         "sections.html.j2",
         title=title,
@@ -218,5 +235,5 @@ def sections_page(
 
 
 def shortened(value: str, most: int) -> str:
-    """Return text cut to `most` characters."""
+    """Return text cut to `most` characters, the last of which is then an ellipsis."""
     return value if len(value) <= most else value[: most - 1] + "…"

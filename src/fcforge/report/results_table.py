@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-IN_TERMINAL = ("aaa", "fm", "for_literal", "mae")  # fit into 80 characters
+IN_TERMINAL = ("aaa", "fm", "for_literal", "mae")  # columns that fit into 80 characters
 IN_WIDE_TERMINAL = (*IN_TERMINAL, "auroc")
-WIDE = 96  # characters that they need
+WIDE = 96  # characters that IN_WIDE_TERMINAL needs
 COSTS = (
     Heading(
         "Keeps",
@@ -109,22 +109,22 @@ def _metric_heading(name: str) -> Heading:
 
 
 def _references(rows: Sequence[Row]) -> frozenset[int]:
-    """Return the places of the references among the rows."""
+    """Return the numbers of the rows that are majority references."""
     return frozenset(k for k, row in enumerate(rows) if row.is_majority)
 
 
 def _costs(row: Row) -> tuple[Cell, Cell]:
     """Return the cells for what a learner keeps and for its training time."""
     look = f"keeps keeps-{row.keeps.split()[0]}"
-    kept = Cell(row.keeps, (memory(row.memory_bytes),), look)
+    keeps = Cell(row.keeps, (memory(row.memory_bytes),), look)
     below = [counted(row.n_runs, "run")]
     if row.n_left_out:
         below.append(f"{row.n_left_out} diverged")
-    return kept, Cell(duration(row.seconds), tuple(below))
+    return keeps, Cell(duration(row.seconds), tuple(below))
 
 
 def print_table(rows: Sequence[Row], console: "Console | None" = None) -> None:
-    """Print the most important columns.
+    """Print the most important columns of the results table.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def print_table(rows: Sequence[Row], console: "Console | None" = None) -> None:
     from rich.console import Console
 
     out = console or Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    shown = IN_WIDE_TERMINAL if out.width >= WIDE else IN_TERMINAL
-    results_table(rows, shown=shown).print(out)
+    keys = IN_WIDE_TERMINAL if out.width >= WIDE else IN_TERMINAL
+    results_table(rows, shown=keys).print(out)
     meaning = "mean over orders and seeds, [95 % over subjects and trainings], ± SD over orders"
     out.print(meaning, style="dim")
 
@@ -186,7 +186,7 @@ def plain_value(value: Any) -> Any:
 
 
 def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict]:
-    """Return the numbers of a study as plain nested dicts; None where undefined."""
+    """Return estimates by row and column as nested dicts of numbers; None where undefined."""
     return {
         name: {
             column: {

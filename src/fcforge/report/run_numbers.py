@@ -28,7 +28,7 @@ from fcforge.evaluation.tables import Row, by_learner, results_rows
 from fcforge.report.run_warnings import RunWarning, run_warnings
 from fcforge.report.training_curves import Logged
 
-SITE_DRAWS = 200  # of the bands of each site over time
+SITE_DRAWS = 200  # bootstrap draws behind the band of each site
 Groups = Mapping[str, list[RunResult]]
 
 
@@ -78,11 +78,13 @@ class RunNumbers:
     results : sequence of RunResult
     groups : mapping of learner to its runs with finite scores
     rows : list of Row
+        Rows of the results table.
     warnings : list of RunWarning
-    forests : mapping
-        Differences of learners from the ``baseline``, and from ``finetune`` of the same model.
+    forests : mapping of reference to mapping of learner to Comparison
+        Differences (as in a forest plot) of learners from the ``baseline``, which is the majority
+        class of each site, and from ``finetune`` of the same model.
     further : mapping of learner to mapping of metric to float
-        See `further_metrics`.
+        Metrics without a column of their own, see `further_metrics`.
     """
 
     results: RunResults
@@ -94,7 +96,7 @@ class RunNumbers:
 
     @property
     def words(self) -> Wording:
-        """Names of metrics and references; `own` is the baseline that a learner must beat."""
+        """Names of metrics and references for this kind of target."""
         return WORDS[self.results[0].kind]
 
     @property
@@ -123,14 +125,14 @@ def run_numbers(results: RunResults, about: RunInfo) -> RunNumbers:
 
 
 def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
-    """Return the primary metric on the sites so far, and forgetting, over the stages."""
+    """Return two curves over the stages: the metric at the sites so far, and forgetting."""
     n = len(runs[0].spec.order)
     main = PRIMARY[runs[0].kind]
 
     def statistic(full: np.ndarray) -> np.ndarray:
         a = full[..., 1:, :]
-        both = [accuracy_curve(a), forgetting_curve(a)]
-        return np.concatenate(both, axis=-1)
+        both_curves = [accuracy_curve(a), forgetting_curve(a)]
+        return np.concatenate(both_curves, axis=-1)
 
     points, draws = bootstrap(runs, main, statistic, n_draws=n_draws)
     mean = points.mean(0)
@@ -149,7 +151,7 @@ def mean_matrix(runs: RunResults) -> np.ndarray:
 def _paired_differences(
     groups: Groups, n_draws: int
 ) -> dict[str, dict[str, Comparison]]:
-    """Return the differences from the baseline, and from fine-tuning of the same model."""
+    """Return paired differences of each learner from the baseline and from fine-tuning, by reference."""
     specs = {k: v[0].spec.learner for k, v in groups.items() if not is_majority(v[0])}
     tuned = {s.model.name: k for k, s in specs.items() if s.method.name == "finetune"}
     kind = next(iter(groups.values()))[0].kind
@@ -159,13 +161,13 @@ def _paired_differences(
     }
     comparer = Comparer(PRIMARY[kind], n_draws=n_draws)
     forests = {}
-    for against, asked in partners.items():
+    for against, partner_of in partners.items():
         compared = {}
-        for one, other in asked.items():
-            ours = set(map(pair_of, groups[one]))
-            theirs = set(map(pair_of, groups[other]))
-            if one != other and ours & theirs:
-                compared[one] = comparer.compare(groups[one], groups[other])
+        for learner, partner in partner_of.items():
+            pairs = set(map(pair_of, groups[learner]))
+            partner_pairs = set(map(pair_of, groups[partner]))
+            if learner != partner and pairs & partner_pairs:
+                compared[learner] = comparer.compare(groups[learner], groups[partner])
         corrected = holm(list(compared.values()))
         forests[against] = dict(zip(compared, corrected, strict=True))
     return forests
@@ -226,7 +228,7 @@ def _mean_curve(sums: np.ndarray, counts: np.ndarray) -> Curve:
 
 
 def change_by_site(runs: RunResults) -> np.ndarray:
-    """Return what each hospital lost, by the hospital that was learned last.
+    """Return how much the metric fell at each hospital, by the hospital that was learned last.
 
     Parameters
     ----------

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from fcforge.evaluation.study import Study
 
 
-PIPE_WIDTH = 140  # columns where the terminal is a file
+PIPE_WIDTH = 140  # characters per line where output goes to a file or pipe
 
 
 def in_a_row(cell: str) -> str:
-    """Return text that ends neither its cell nor the table: no line break, bars and tags escaped."""
+    """Return text for a cell of a Markdown table: on one line, with bars and HTML tags escaped."""
     line = " ".join(cell.split())
     line = line.replace("\\", "\\\\").replace("|", "\\|")
     return re.sub("<(?=[A-Za-z/!?])", r"\\<", line)
@@ -35,11 +35,11 @@ class Cell:
     ----------
     text : str
     below : tuple of str
-        Smaller lines under it: an interval, a spread.
+        Lines in small print below the text: an interval, a spread.
     look : str
-        Classes of the page's style: ``bad``, ``keeps-nothing`` ...
+        CSS classes: ``bad``, ``keeps-nothing`` ...
     link : str
-        Page beside this one that it leads to.
+        Page in the same folder that the cell links to.
     """
 
     text: str
@@ -48,13 +48,13 @@ class Cell:
     link: str = ""
 
     def rich(self) -> "Text":
-        """Return rich text with smaller lines dim; nothing is read as markup."""
+        """Return the cell for a terminal, lines below dim; square brackets are not read as markup."""
         from rich.text import Text
 
-        shown = Text(printable(self.text))
+        rich_text = Text(printable(self.text))
         for line in self.below:
-            shown.append(f"\n{printable(line)}", "dim")
-        return shown
+            rich_text.append(f"\n{printable(line)}", "dim")
+        return rich_text
 
     def line(self) -> str:
         """Return the cell on one line."""
@@ -69,7 +69,18 @@ def interval_text(e: Estimate) -> str:
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; `help` is its meaning, `below` small print, a column of `words` may wrap."""
+    """Heading of a column.
+
+    Attributes
+    ----------
+    title : str
+    help : str
+        Meaning of the column, shown at the pointer.
+    below : str
+        Small print below the title.
+    words : bool
+        Whether the cells are words, which may wrap; numbers may not.
+    """
 
     title: str
     help: str = ""
@@ -87,7 +98,7 @@ class Table:
     rows : tuple of tuple of Cell
     title, note : str
     quiet : frozenset of int
-        Rows that are a reference, not a competitor.
+        Numbers of the rows that are a reference, set in italics.
     """
 
     columns: tuple[Heading, ...]
@@ -100,22 +111,22 @@ class Table:
     def of(
         cls, heads: Iterable[str | Heading], rows: Iterable[Sequence[Any]], **rest: Any
     ) -> "Table":
-        """Return a table from plain texts."""
+        """Make a table from headings and cells that may be plain texts; `rest` as in the class."""
         columns = tuple(Heading(h) if isinstance(h, str) else h for h in heads)
-        made = []
+        cell_rows = []
         for row in rows:
-            made.append(tuple(Cell(c) if isinstance(c, str) else c for c in row))
-        return cls(columns, tuple(made), **rest)
+            cell_rows.append(tuple(Cell(c) if isinstance(c, str) else c for c in row))
+        return cls(columns, tuple(cell_rows), **rest)
 
     def markdown(self) -> str:
-        """Return GitHub table, title and note around it."""
+        """Return the table in GitHub's Markdown, after its title and before its note."""
         lines = [f"{self.title}\n"] if self.title else []
         rows = [[in_a_row(c.title) for c in self.columns]]
         for row in self.rows:
             rows.append([in_a_row(cell.line()) for cell in row])
-        made = [f"| {' | '.join(row)} |" for row in rows]
+        printed_rows = [f"| {' | '.join(row)} |" for row in rows]
         rule = "|" + "---|" * len(self.columns)
-        lines += [made[0], rule, *made[1:]]
+        lines += [printed_rows[0], rule, *printed_rows[1:]]
         if self.note:
             lines.append(f"\n{self.note}")
         return "\n".join(lines) + "\n"
@@ -130,27 +141,29 @@ class Table:
         return "\n".join(lines).strip("\n")
 
     def print(self, console: "Console") -> None:
-        """Print it."""
+        """Print the table to a terminal, with bold and dim parts."""
         from rich import box
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        found = RichTable(
+        rich_table = RichTable(
             box=box.SIMPLE_HEAD, caption=self.note or None, pad_edge=False
         )
         for k, column in enumerate(self.columns):
             words = column.words or not k
             side: Any = "left" if words else "right"
             title = Text(printable(column.title))
-            found.add_column(title, justify=side, overflow="fold", no_wrap=not words)
+            rich_table.add_column(
+                title, justify=side, overflow="fold", no_wrap=not words
+            )
         for k, row in enumerate(self.rows):
             cells = [cell.rich() for cell in row]
-            found.add_row(*cells, style="italic" if k in self.quiet else "")
-        console.print(found)
+            rich_table.add_row(*cells, style="italic" if k in self.quiet else "")
+        console.print(rich_table)
 
 
 def interval_cell(e: Estimate | None) -> Cell:
-    """Return a number above its interval and spread, where these have a width; a dash for nothing."""
+    """Return a cell with a value, its interval and its SD over orders; a dash for None."""
     if e is None:
         return Cell("–")
     below = []
@@ -162,10 +175,10 @@ def interval_cell(e: Estimate | None) -> Cell:
 
 
 def interval_table(study: "Study") -> Table:
-    """Return a study as a table: one row per name, one column per key."""
+    """Return a study as a table: one row per learner, one column per key."""
     columns = study.columns
-    lines = []
-    for name, found in study.rows.items():
-        cells = [interval_cell(found[c]) if c in found else "" for c in columns]
-        lines.append((name, *cells))
-    return Table.of(("learner", *columns), lines, title=study.title)
+    rows = []
+    for name, estimates in study.rows.items():
+        cells = [interval_cell(estimates[c]) if c in estimates else "" for c in columns]
+        rows.append((name, *cells))
+    return Table.of(("learner", *columns), rows, title=study.title)

@@ -16,7 +16,7 @@ COLOURS = {"error": "red", "warning": "yellow"}
 
 
 class Line(NamedTuple):
-    """A line and its colour on a terminal; empty for the usual one."""
+    """A line of text and its colour on a terminal; "" is the default colour."""
 
     text: str
     colour: str = ""
@@ -35,17 +35,17 @@ def cost_text(cost: "Cost", plan: "Plan", jobs: int) -> str:
     )
 
 
-def status_text(found: "RunProgress") -> str:
+def status_text(progress: "RunProgress") -> str:
     """Return the progress of a run as text."""
-    width = max(map(len, found.learners))
-    done = f"{found.trained} of {found.trainings} site trainings done"
-    lines = [f"{found.title}: {done}"]
-    for title, runs in found.learners.items():
+    width = max(map(len, progress.learners))
+    done = f"{progress.trained} of {progress.trainings} site trainings done"
+    lines = [f"{progress.title}: {done}"]
+    for title, runs in progress.learners.items():
         lines.append(f"  {title:<{width}}  {runs['done']}/{runs['asked']} runs")
-    if found.damaged:
-        nodes = counted(found.damaged, "damaged site training")
+    if progress.damaged:
+        nodes = counted(progress.damaged, "damaged site training")
         lines.append(f"  {nodes}: `fcforge run` with the same config repeats them")
-    lines.append(f"  {memory(found.disk)} in {found.folder}")
+    lines.append(f"  {memory(progress.disk)} in {progress.folder}")
     return printable_lines(lines)
 
 
@@ -59,7 +59,7 @@ def check_lines(verdict: "Verdict") -> list[Line]:
     if len(cohort):
         lines.append(Line(f"  {verdict.target}"))
     for site, counts in verdict.sites().items():
-        people = ", ".join(f"{n} {who}" for who, n in counts.items())
+        people = ", ".join(f"{n} {group}" for group, n in counts.items())
         lines.append(Line(f"  {site}: {people}"))
     lines += [Line(f"  {note}") for note in verdict.notes]
     for fault in verdict.complaints:

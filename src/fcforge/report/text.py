@@ -7,13 +7,12 @@ from typing import Any
 from fcforge.core.formatting import printable
 
 
-# -- lines -----------------------------------------------------------------------------------------
 def printable_lines(lines: Sequence[str]) -> str:
-    """Return lines as one text, each without what cannot be seen."""
+    """Return lines as one text, without invisible and control characters."""
     return "\n".join(map(printable, lines))
 
 
-def json_text(found: Any) -> str:
-    """Return JSON of plain values; null where undefined."""
-    known = json.loads(json.dumps(found), parse_constant=lambda constant: None)
-    return json.dumps(known, indent=1)
+def json_text(value: Any) -> str:
+    """Return plain nested data as JSON; NaN and infinity become null, which JSON allows."""
+    finite = json.loads(json.dumps(value), parse_constant=lambda constant: None)
+    return json.dumps(finite, indent=1)
