@@ -28,7 +28,7 @@ __all__ += ["build_learner", "make_method", "require_kind", "scorer_of"]
 
 
 def make_method(component: Component) -> Method:
-    """Return the method of a component; an unknown name or setting raises `ConfigError`."""
+    """Build the method that a config names; an unknown name or setting raises `ConfigError`."""
     return build("method", component, METHODS)
 
 
@@ -43,10 +43,16 @@ def build_learner(
     Parameters
     ----------
     spec : LearnerSpec
+        Method, model and generator with their settings, as a config states them.
     n_rois : int
     has_base_model : bool
         Whether the run has public subjects with a base model.
     target : Target
+        What is predicted.
+
+    Returns
+    -------
+    Learner
 
     Raises
     ------
@@ -57,8 +63,8 @@ def build_learner(
     where = f"learner '{spec.title}'"
     _require_parts(spec, method, has_base_model, where)
     default = {"features": method.features} if method.features else {}
-    named = replace(spec.model, params={**default, **spec.model.params})
-    model = make_model(named, n_rois, target.outputs)
+    component = replace(spec.model, params={**default, **spec.model.params})
+    model = make_model(component, n_rois, target.outputs)
     parts: list[Any] = [method, model]
     if spec.generator is not None:
         parts.append(GENERATORS[spec.generator.name])
@@ -71,31 +77,46 @@ def build_learner(
 def _require_parts(
     spec: LearnerSpec, method: Method, has_base_model: bool, where: str
 ) -> None:
-    """Raise `ConfigError` if the method lacks its model, a generator or public subjects."""
+    """Raise `ConfigError` if the method's model, generator or public subjects are missing.
+
+    Parameters
+    ----------
+    spec : LearnerSpec
+    method : Method
+        The method of `spec`, built.
+    has_base_model : bool
+        Whether the run has public subjects with a base model.
+    where : str
+        Name of the learner, for the error message.
+    """
     if method.models and spec.model.name not in method.models:
         works = f"method '{method.name}' works on model {' or '.join(method.models)}"
         do = f"Set model = '{method.models[0]}'."
         raise ConfigError(f"{works}, not '{spec.model.name}'.", where=where, do=do)
-    drawn = False
+    generator_needs_public = False
     if spec.generator is not None:
         make_generator(spec.generator)  # a wrong name or setting shows before training
-        drawn = GENERATORS[spec.generator.name].needs_public
+        generator_needs_public = GENERATORS[spec.generator.name].needs_public
     elif method.needs_generator:
-        what = (
-            f"method '{method.name}' replays synthetic subjects and needs a generator."
+        raise ConfigError(
+            f"method '{method.name}' replays synthetic subjects and needs a generator.",
+            where=where,
+            do="Add generator = 'corr_gauss' (or see `fcforge list generators`).",
         )
-        do = "Add generator = 'corr_gauss' (or see `fcforge list generators`)."
-        raise ConfigError(what, where=where, do=do)
-    if not (has_base_model and spec.base_model) and (method.needs_public or drawn):
-        what = f"it needs a base model, and {'this row' if has_base_model else 'the run'} has none."
-        do = "Add a [base_model] table that names the public sites."
-        raise ConfigError(what, where=where, do=do)
+    needs_public = method.needs_public or generator_needs_public
+    if needs_public and not (has_base_model and spec.base_model):
+        lacking = "this row" if has_base_model else "the run"
+        raise ConfigError(
+            f"it needs a base model, and {lacking} has none.",
+            where=where,
+            do="Add a [base_model] table that names the public sites.",
+        )
 
 
 def require_kind(
     target: Target, able: Collection[str], what: str, where: str = ""
 ) -> None:
-    """Raise `ConfigError` if a part cannot learn a target.
+    """Raise `ConfigError` if a method, model or generator cannot learn a target.
 
     Parameters
     ----------
@@ -105,12 +126,11 @@ def require_kind(
     what : str
         Name of the part, for the error message.
     where : str
-        Place of the part, for the error message.
+        Name of the learner, for the error message.
     """
     if target.kind not in able:
-        given = f"{target.name}, {target.kind}"
         raise ConfigError(
-            f"{what} learns {' or '.join(able)}; the target is {given}.",
+            f"{what} learns {' or '.join(able)}; the target is {target.name}, {target.kind}.",
             where=where,
             do="Leave it out, or change target or classes of [dataset]; a method that learns "
             "every kind is 'analytic'.",
@@ -125,12 +145,12 @@ def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
     learner : Learner
     lane : Lane
     temperature : float
-        Divisor of the log odds.
+        Divisor of the log odds, from their calibration.
 
     Returns
     -------
     Scorer
-        Of the log odds of two classes, or of a number.
+        Its score is the log odds of two classes, or the predicted number.
     """
     tensors = {name: value.cpu() for name, value in lane.named().items()}
     for name, value in tensors.items():
@@ -138,10 +158,12 @@ def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
     exact = Lane.from_named(tensors, learner.method.State)
 
     def score(fc: Tensor) -> Tensor:
-        u = learner.method.logits(learner.model, exact, learner.model.prepare(fc))
-        if u.shape[1] == 1:
-            return u[:, 0]
-        return (u[:, 1] - u[:, 0]) / temperature
+        """Return the scores (n,) of FC matrices (n, R, R)."""
+        inputs = learner.model.prepare(fc)
+        logits = learner.method.logits(learner.model, exact, inputs)
+        if logits.shape[1] == 1:
+            return logits[:, 0]
+        return (logits[:, 1] - logits[:, 0]) / temperature
 
     plain = type(learner.method).logits is Method.logits
     return Scorer.of(learner.model, score, plain=plain)

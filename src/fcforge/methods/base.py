@@ -1,7 +1,10 @@
 """The contract of a continual-learning method: pure functions of one model's parameters.
 
-A method is written for one model. The engine runs it alone on a CPU, or lifts it with
-``torch.func.vmap`` over many (order, seed) lanes on a GPU; no method can tell which.
+A lane is one training run: one learner, one order of sites, one seed. A method is written for one
+lane. The engine runs it alone on a CPU, or for many lanes at once on a GPU (by ``torch.func.vmap``,
+which "lifts" a function of one lane to all lanes). No method can tell which.
+
+Shapes: n or b subjects, T past sites.
 """
 
 import copy
@@ -27,7 +30,7 @@ DependsOn = Literal["order", "set", "site", "all"]
 
 
 class Lane(NamedTuple):
-    """One model on its way through the sites: all that changes while it learns.
+    """All that changes in one training run: a network, and what its method remembers.
 
     Attributes
     ----------
@@ -36,8 +39,8 @@ class Lane(NamedTuple):
     stats : dict of Tensor
         Its batch-norm running statistics.
     state : NamedTuple or ()
-        The method's own state (`Method.State`). Its shapes depend on the model and the number of
-        sites learned, never on their order, so that lanes can be stacked.
+        The method's own state, of the type `Method.State`. Its shapes depend on the model and on the
+        number of sites learned, never on their order, so that lanes can be stacked.
     """
 
     params: Params
@@ -63,13 +66,13 @@ class Lane(NamedTuple):
 
     @classmethod
     def from_named(cls, tensors: Mapping[str, Tensor], state: type = tuple) -> "Lane":
-        """Invert `named`.
+        """Return the lane whose tensors `named` has named.
 
         Parameters
         ----------
         tensors : mapping of name to Tensor
         state : type
-            `Method.State` of the method.
+            Type of the method's state, `Method.State`.
         """
         parts: dict[str, dict[str, Tensor]] = {part: {} for part in cls._fields}
         for name, value in tensors.items():
@@ -86,7 +89,7 @@ class LossAndStats(NamedTuple):
 
 
 class Loss(LossAndStats):
-    """Loss of one training step: the pair (total, stats) with the named terms beside it.
+    """Loss of one training step: the pair (total, stats), with named terms as an attribute.
 
     Attributes
     ----------
@@ -122,7 +125,8 @@ class Batch(NamedTuple):
     ----------
     inputs : dict of Tensor
         Result of `Model.prepare`; the subject is the first dimension.
-    y : Tensor of shape (b,), int64, or float32 of a number
+    y : Tensor of shape (b,), int64, or float32 where the target is a number
+        Labels.
     replay : Replay or None
         Remembered subjects of the step; None while nothing is remembered.
     """
@@ -133,25 +137,32 @@ class Batch(NamedTuple):
 
 
 def label_loss(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Return the cross-entropy of class labels, or the squared error of a number.
+    """Return the cross-entropy of class labels, or the squared error of a number, as a scalar.
 
     Parameters
     ----------
     logits : Tensor of shape (n, n_outputs)
     y : Tensor of shape (n,)
     weight : Tensor of shape (n,), optional
-        Weights of the subjects in a sum; by default their mean is taken.
+        The subjects' losses are summed with these weights; by default their mean is taken.
     """
     if y.is_floating_point():
-        each = (logits[:, 0] - y).square()
-        return each.mean() if weight is None else (each * weight).sum()
+        errors = (logits[:, 0] - y).square()
+        return errors.mean() if weight is None else (errors * weight).sum()
     if weight is None:
         return F.cross_entropy(logits, y)
     return (F.cross_entropy(logits, y, reduction="none") * weight).sum()
 
 
 def prediction(logits: Tensor) -> Tensor:
-    """Return P(patient) (n,), the probability of each of more classes (n, K), or a number (n,)."""
+    """Return the predictions that logits (n, n_outputs) stand for.
+
+    Returns
+    -------
+    Tensor of shape (n,) or (n, n_outputs)
+        The probability of being a patient (n,) for two classes, the probability of every class for
+        more, the predicted number (n,) for one output.
+    """
     outputs = logits.shape[-1]
     if outputs == 1:
         return logits[:, 0]
@@ -160,11 +171,11 @@ def prediction(logits: Tensor) -> Tensor:
 
 
 Factor = float | Tensor
-"""A factor of the loss; a tensor where lanes trained together differ in it."""
+"""A factor of a term of the loss; a tensor where lanes that train together differ in it."""
 
 
 def is_used(factor: Factor) -> bool:
-    """Return whether a factor is not zero in some lane."""
+    """Return whether a factor is above zero, or differs between lanes."""
     return isinstance(factor, Tensor) or factor > 0
 
 
@@ -189,8 +200,8 @@ class Method(Checked):
     `logits`       scores
     ============== ======================================================================
 
-    `begin_epoch`, `recall`, `loss`, `after_grad`, `after_step` and `logits` are lifted over lanes:
-    they must be pure functions of tensors. The others are plain Python, once per lane or site.
+    `begin_epoch`, `recall`, `loss`, `after_grad`, `after_step` and `logits` are lifted over lanes,
+    so they must be pure functions of tensors. The others are plain Python, called for each lane.
 
     **May be set,** where the defaults of fine-tuning do not fit:
 
@@ -208,18 +219,19 @@ class Method(Checked):
         declares no real subjects holds no row of one.
     depends_on
         What the model after some sites depends on: their "order", only their "set" (trained from
-        scratch on the union), only the last "site", or nothing but "all" sites of the dataset.
-        The runner shares work accordingly.
+        scratch on the union), only the last "site", or "all" sites of the dataset, whatever the
+        order. Runs of different orders share work accordingly.
     from_scratch : bool
         Whether every site is learned from the untrained network, so that of the sites before it
-        only their subjects matter. The runner then shows these without training.
+        only their subjects matter. The runner then passes them to `begin_site` and `end_site`
+        without training.
     fits : bool
-        False for closed-form methods: the gradient loop is skipped.
+        Whether the method trains by gradient steps; False for closed forms.
     needs_generator : bool
-        Whether the learner must name a generator for its memory.
+        Whether the learner must name a generator of synthetic subjects.
     from_public : str
         Use of a run's public subjects: "pretraining" of the network (by the engine), "" for none,
-        or whatever the method's own `start` does, in a word or two.
+        or a word or two on what the method's own `start` does with them.
     needs_public : bool
         Whether the method needs public subjects with their base model.
     models : tuple of str
@@ -232,11 +244,12 @@ class Method(Checked):
         Whether training subjects may have weights. The engine draws subjects of batches and of
         `recall` in proportion to them; a closed form reads ``site.weight``.
     captures : bool
-        Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
+        Whether `begin_epoch` is called often and never changes shapes, so that recording it as a
+        CUDA graph saves time.
     factors : tuple of str
-        Fields that may be tensors in the lifted hooks, apart from `logits`: learners that differ
-        in them alone share the lanes of one training on a GPU. A hook asks `is_used` where it
-        leaves something out for a factor of zero.
+        Fields that weigh terms of the loss. Learners that differ only in them train as lanes of one
+        group on a GPU; in the lifted hooks except `logits` these fields may then be tensors. A hook
+        that leaves a term out when its factor is zero must ask `is_used`.
     """
 
     kind: ClassVar[str] = "method"
@@ -274,7 +287,16 @@ class Method(Checked):
         return lane
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Return the lane before the first epoch at a new site."""
+        """Return the lane before the first epoch at a new site.
+
+        Parameters
+        ----------
+        model : Model
+        lane : Lane
+            The lane after the site before.
+        site : SiteView
+            Training subjects of the new site.
+        """
         return lane
 
     def rows(self, lane: Lane, site: SiteView) -> Tensor:
@@ -282,7 +304,18 @@ class Method(Checked):
         return site.rows
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Return the lane after the last epoch at the site."""
+        """Return the lane after the last epoch at a site.
+
+        Here a method updates what it remembers. The site's subjects cannot be read afterwards.
+
+        Parameters
+        ----------
+        model : Model
+        lane : Lane
+            The trained lane.
+        site : SiteView
+            Training subjects of the site, and synthetic ones made from them.
+        """
         return lane
 
     # -- pure, lifted over lanes ---------------------------------------------------------------
@@ -301,7 +334,7 @@ class Method(Checked):
         return lane
 
     def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay | None:
-        """Return the remembered subjects of one step; called from the second site on.
+        """Return the remembered subjects that one step replays; called from the second site on.
 
         Parameters
         ----------
@@ -316,9 +349,9 @@ class Method(Checked):
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Return the loss of `params`, the batch-norm statistics after the step, and the terms.
+        """Compute the loss of a training step; by default the loss of the current subjects' labels.
 
-        A plain tuple of the first two is a `Loss` without named terms.
+        A plain tuple of loss and batch-norm statistics may be returned, too.
 
         Parameters
         ----------
@@ -327,8 +360,14 @@ class Method(Checked):
             Parameters to differentiate by; they equal ``lane.params``.
         lane : Lane
         batch : Batch
+            Current and replayed subjects.
         key : Tensor, int32 scalar
             Random key, for dropout.
+
+        Returns
+        -------
+        Loss
+            The loss, the batch-norm statistics after the step, and the loss's named terms.
         """
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
         current = label_loss(out.logits, batch.y)
@@ -372,7 +411,7 @@ class Method(Checked):
 
     # -- for a log, pure, lifted over lanes --------------------------------------------------------
     def penalties(self, lane: Lane) -> dict[str, Tensor]:
-        """Return the penalties by name whose gradients `after_grad` adds; they are only logged."""
+        """Return the penalties whose gradients `after_grad` adds, by name, for the log only."""
         return {}
 
     def observations(self, before: Lane, lane: Lane) -> dict[str, Tensor]:
@@ -386,25 +425,28 @@ class Method(Checked):
         Returns
         -------
         dict of Tensor
-            Scalars, or one number of each past site, shape (T,). NaN is not logged.
+            Scalars, or one number per past site, shape (T,). NaN is not logged.
         """
         return {}
 
     # -- schedule and limits ---------------------------------------------------------------------
     def updates_at(self, epoch: int, epochs: int) -> bool:
-        """Return whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
+        """Return whether `begin_epoch` is to be called before epoch `epoch` (from 0) of `epochs`."""
         return type(self).begin_epoch is not Method.begin_epoch
 
     def restart(self, epoch: int, epochs: int) -> float | None:
-        """Return the factor of the learning rate to restart the optimiser with at this epoch.
+        """Return whether to restart the optimiser before epoch `epoch` (from 0) of `epochs`.
 
-        None, the default, continues without a restart.
+        Returns
+        -------
+        float or None
+            Factor of the learning rate from then on; None, the default, for no restart.
         """
         return None
 
     @property
     def n_synthetic(self) -> int:
-        """Number of synthetic subjects that the method draws of every site."""
+        """Number of synthetic subjects that the method takes from every site's generator."""
         return 0
 
     def check_model(self, model: Model) -> None:
@@ -416,18 +458,19 @@ class Method(Checked):
         return {name: getattr(self, name) for name in self.factors}
 
     def without_factors(self) -> "Method":
-        """Return what methods must agree in to be trained together: factors become 1, or stay 0."""
+        """Return the method with every factor set to 1, or left at 0.
+
+        Methods for which the result is equal can train as lanes of one group.
+        """
         values = self.factor_values()
-        even: dict[str, Any] = {name: float(v > 0) for name, v in values.items()}
-        return replace(self, **even)
+        switches: dict[str, Any] = {name: float(v > 0) for name, v in values.items()}
+        return replace(self, **switches)
 
     def with_factors(self, values: Mapping[str, Tensor]) -> Self:
         """Return a copy with tensors in place of some factors, for use in lifted hooks."""
         changed = copy.copy(self)
-        for (
-            name,
-            value,
-        ) in values.items():  # unchecked: a tensor is no number of a config
+        # not by `replace`, which would check the bounds of numbers
+        for name, value in values.items():
             object.__setattr__(changed, name, value)
         return changed
 
@@ -440,7 +483,7 @@ def eval_output(model: Model, lane: Lane, inputs: Inputs) -> Output:
 
 @dataclass(frozen=True)
 class Learner:
-    """A method and the model it teaches."""
+    """A method and the model that it trains."""
 
     method: Method
     model: Model

@@ -20,9 +20,10 @@ class DER(TwoBatches):
 
     .. math:: L = CE(B_c) + \alpha \, \mathrm{mean}_{B_m} (z - u)^2 \;(+\, \beta \, CE(B_m'))
 
-    Buzzega et al. 2020. u are the logits at the end of the subject's site, in eval mode;
-    Mammoth stores train-mode logits of whichever step the subject entered at. The student has
-    dropout on, so even an unchanged network has a distance above zero.
+    Buzzega et al. 2020. :math:`B_c` is the current batch, :math:`B_m` one from the memory; z are
+    present logits and u those stored at the end of the subject's site, in evaluation mode. (The
+    library Mammoth stores training-mode logits of the step at which the subject entered.) The
+    present network has dropout on, so even an unchanged network has a distance above zero.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class DER(TwoBatches):
     terms = "alpha"
 
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
-        """Add the distance of the logits from the stored ones."""
+        """Add the mean squared distance of the logits to the stored ones."""
         past = self.alpha * (z - replay.logits).square().mean()
         return current + past, {"current": current, "logits": past}
 

@@ -16,7 +16,8 @@ class ER(TwoBatches):
 
     .. math:: L = (CE(B_c) + \lambda \, CE(B_m)) / (1 + \lambda)
 
-    Chaudhry et al. 2019, as Mammoth's ``er``.
+    with the current batch :math:`B_c` and a batch :math:`B_m` from the memory. Chaudhry et al. 2019,
+    as ``er`` of the library Mammoth.
 
     Parameters
     ----------

@@ -13,13 +13,21 @@ from fcforge.methods.shared import anchor
 
 
 def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
-    r"""Return the diagonal Fisher information, exact over labels, per subject, in eval mode.
+    r"""Return the diagonal of the Fisher information of every parameter.
 
     .. math:: F_j = \frac1N \sum_n \sum_c p(c|G_n) (\partial_j \log p(c|G_n))^2
                   = \frac1N \sum_n p_n (1 - p_n) (\partial_j (z_1 - z_0))^2
 
-    For logistic regression this is the mean of :math:`p (1 - p) x_j^2`. A number has noise of
-    variance 1: the mean of :math:`(\partial_j z)^2`.
+    The expectation over labels c is exact, not sampled; derivatives are taken per subject in
+    evaluation mode. For logistic regression this is the mean of :math:`p (1 - p) x_j^2`. Where the
+    target is a number, noise of variance 1 is assumed: the mean of :math:`(\partial_j z)^2`.
+
+    Parameters
+    ----------
+    model : Model
+    lane : Lane
+    inputs : dict of Tensor
+        Prepared inputs of the site's training subjects.
     """
     weight = anchor.predictions(model, lane, inputs)
     if model.n_outputs < 3:
@@ -47,8 +55,9 @@ class EWC(anchor.Anchored):
 
     Notes
     -----
-    The Fisher is exact over labels and per subject (van de Ven 2025: the best), not the true
-    label's nor the square of a batch's mean gradient (Avalanche, BeGin, CGLB).
+    The Fisher information is exact over labels and per subject, which van de Ven (2025) found to be
+    the best; the libraries Avalanche, BeGin and CGLB use the true label or the square of a batch's
+    mean gradient.
     """
 
     strength: float = 1e3
@@ -63,11 +72,11 @@ class EWC(anchor.Anchored):
 
     @property
     def pull(self) -> Factor:
-        """Strength of the penalty."""
+        """Weight of the penalty in the loss."""
         return self.strength / 2
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Add the site's Fisher information and anchor."""
+        """Add the site's Fisher information and parameters to the penalty."""
         new = exact_fisher(model, lane, site.inputs(model))
         if not self.online:
             return anchor.add_anchor(lane, new)

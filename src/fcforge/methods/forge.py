@@ -7,8 +7,11 @@ With the memory of `fcforge.methods.shared.synthetic_memory`, tuples (G, y, u, r
     L = CE_{current} + \frac{1}{T}\sum_{t} E_{R_t}\Bigl[\lambda_1\, CE(y, f(G))
         + \tfrac{\lambda_2}{2}\, \|h(G) - u\|^2 + \tfrac{\lambda_3}{d}\, \|\rho(G) - r\|^2\Bigr]
 
-with :math:`R_t` the part of site t among the K active subjects of the T past sites. The three
-variants differ in the defaults of the settings and in the sampler; docs/forge.md has the table.
+where f is the classifier, h its logits and :math:`\rho` its readout of length d. A memory tuple is a
+synthetic subject G with its label y, and the logits u and readout r of the network at the end of the
+subject's site. :math:`R_t` are the subjects of site t among the active ones, those that the sampler
+has chosen, and T is the number of past sites. The three variants differ in the defaults of the
+settings and in the sampler; docs/forge.md has the table.
 """
 
 from collections.abc import Sequence
@@ -49,7 +52,10 @@ from fcforge.replay.state import ABSENT, Absent, Network
 
 
 class ForgeState(NamedTuple):
-    """State of FORGE: that of its memory, and with `teach_current` a teacher during a site."""
+    """State of FORGE: that of its memory (`SyntheticState`), and a teacher during a site.
+
+    The teacher, the network of the site before, is there only with `Forge.teach_current`.
+    """
 
     memory: Memory
     held_out: HeldOut
@@ -69,14 +75,14 @@ class Forge(SyntheticMemory, metaclass=Variants):
     Parameters
     ----------
     replay : int
-        Remembered subjects per training step (rounded up to equal parts per site): 32, as the
+        Remembered subjects per training step (rounded up to equal parts per site): 32, like the
         methods that replay real subjects; 64 in the authors' code.
     forward : {"joint", "separate"}
-        Current and replayed subjects through the network together, so that batch norm sees both
-        at every step, or one after the other (authors' code).
+        Whether current and replayed subjects go through the network together, so that batch norm
+        sees both, or one after the other (authors' code).
     refresh : int
-        Epochs between two choices. The authors' 80 give one or two per site: too few to learn.
-        The paper says "each round", taken as every epoch.
+        Epochs between two choices of the active subjects. The authors' 80 give one or two per site,
+        too few for the sampler to learn. The paper says "each round", taken as every epoch.
     loss_form : {"mean", "sum"}
         Squared norms divided by their length, or the paper's sums. The readout has 256 numbers:
         as a sum it outweighs the diagnosis.
@@ -107,7 +113,7 @@ class Forge(SyntheticMemory, metaclass=Variants):
 
     @property
     def replay_size(self) -> int:
-        """Remembered subjects per step, or 0 if all loss weights are zero."""
+        """Number of remembered subjects per step; 0 if all loss weights are zero."""
         return self.replay if self.replays else 0
 
     def factor_values(self) -> dict[str, float]:
@@ -115,12 +121,15 @@ class Forge(SyntheticMemory, metaclass=Variants):
         return dict(zip(self.factors, self.weights, strict=True))
 
     def without_factors(self) -> Method:
-        """Return the method with equal loss weights: 1, or 0 if nothing is replayed."""
-        even = float(self.replays)
-        return replace(self, lambdas="asd", l1=even, l2=even, l3=even)
+        """Return the method with all loss weights 1, or 0 if nothing is replayed.
+
+        Methods for which the result is equal can train as lanes of one group.
+        """
+        switch = float(self.replays)
+        return replace(self, lambdas="asd", l1=switch, l2=switch, l3=switch)
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Make the network so far a teacher, with `teach_current`."""
+        """Note the geometry of past sites and, with `teach_current`, the network so far as teacher."""
         lane = super().begin_site(model, lane, site)
         return with_teacher(lane) if self.teach_current and site.position else lane
 
@@ -133,11 +142,11 @@ class Forge(SyntheticMemory, metaclass=Variants):
         return self.chooses and epoch % self.refresh == 0
 
     def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
-        """Choose the subjects to replay until the next refresh."""
+        """Choose the active subjects: those to replay until the next refresh."""
         return self.choose(eval_by_row(model, lane, bank), lane, key)
 
     def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay | None:
-        """Draw the subjects of one step from the active ones, with replacement."""
+        """Draw the subjects that one step replays from the active ones, with replacement."""
         if not self.replay_size:
             return None
         slots = self.hcts.draw_slots(lane.state.choice, key, self.replay_size)
@@ -146,7 +155,10 @@ class Forge(SyntheticMemory, metaclass=Variants):
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Add cross-entropy, logits and readout distillation of the replayed subjects."""
+        """Add cross-entropy, logits and readout distillation of the replayed subjects.
+
+        With `teach_current` the two distillations are added for the current subjects, too.
+        """
         replay = batch.replay
         if replay is None:
             return super().loss(model, params, lane, batch, key)
@@ -160,9 +172,9 @@ class Forge(SyntheticMemory, metaclass=Variants):
             past = past * n_learned(lane)
             terms = {name: term * n_learned(lane) for name, term in terms.items()}
         if teacher := lane.state.teacher:
-            taught = model.apply(teacher.params, teacher.stats, batch.inputs)
+            target = model.apply(teacher.params, teacher.stats, batch.inputs)
             even = torch.full_like(current.logits[:, 0], 1.0 / len(batch.y))
-            distances = self.distances(current, taught, even, weights)
+            distances = self.distances(current, target, even, weights)
             terms |= {f"current {name}": term for name, term in distances.items()}
             past = sum(distances.values(), past)
         label = label_loss(current.logits, batch.y)
@@ -175,16 +187,23 @@ class Forge(SyntheticMemory, metaclass=Variants):
         weight: Tensor,
         factors: Sequence[Factor],
     ) -> dict[str, Tensor]:
-        """Return the weighted distances of logits and readouts from a teacher's, by name.
+        """Return the squared distances of logits and readouts to a teacher's, by name.
 
         Parameters
         ----------
         student : Output
+            Present outputs for n subjects.
         teacher : Output or Replay
+            Outputs of the teacher for the same subjects.
         weight : Tensor of shape (n,)
             Weights of the subjects.
         factors : sequence of float
-            Loss weights of logits and readout distillation.
+            Loss weights of logits and readout distillation, by which the distances are multiplied.
+
+        Returns
+        -------
+        dict of scalar Tensor
+            "logits" and, if the readout is learned, "readout".
         """
         pairs = {"logits": (student.logits, teacher.logits)}
         if teacher.embedding.shape[-1]:  # else readouts never change: the term is zero
@@ -193,8 +212,8 @@ class Forge(SyntheticMemory, metaclass=Variants):
         for factor, name in zip(factors, pairs, strict=False):
             value, target = pairs[name]
             square = (value - target).square()
-            each = square.mean(-1) if self.loss_form == "mean" else square.sum(-1)
-            terms[name] = factor * (weight * each).sum()
+            norms = square.mean(-1) if self.loss_form == "mean" else square.sum(-1)
+            terms[name] = factor * (weight * norms).sum()
         return terms
 
 

@@ -14,7 +14,20 @@ from fcforge.methods.shared.teacher import Taught
 
 
 def distillation(old: Tensor, new: Tensor, temperature: Factor) -> Tensor:
-    """Return KL(softmax(old / T) || softmax(new / T)) of logits (n, K), mean over subjects."""
+    """Return the divergence of new from old predictions, softened by a temperature.
+
+    Parameters
+    ----------
+    old, new : Tensor of shape (n, n_outputs)
+        Logits of the teacher and of the present network.
+    temperature : float or scalar Tensor
+        T.
+
+    Returns
+    -------
+    Tensor, scalar
+        KL(softmax(old / T) || softmax(new / T)), mean over subjects.
+    """
     target = F.log_softmax(old / temperature, -1)
     log_new = F.log_softmax(new / temperature, -1)
     return (target.exp() * (target - log_new)).sum(-1).mean()
@@ -26,8 +39,8 @@ class LwF(Taught):
     """Learning without forgetting: the last network's answers on new subjects are distilled.
 
     Li and Hoiem 2016 with the single head of domain-incremental learning. There is no new head,
-    hence no warm-up; teacher and label contradict each other on every subject the old network
-    mislabels (Mammoth declares LwF unfit for this setting).
+    hence no warm-up. Teacher and label contradict each other on every subject that the old network
+    misclassifies (the library Mammoth declares LwF unfit for this setting).
 
     Parameters
     ----------
@@ -48,7 +61,7 @@ class LwF(Taught):
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Add the distillation to the cross-entropy, in one forward pass."""
+        """Add the distillation of the teacher's logits to the cross-entropy of the labels."""
         teacher = lane.state.teacher
         if not teacher:
             return super().loss(model, params, lane, batch, key)

@@ -34,11 +34,11 @@ class Majority(Method):
         return lane._replace(state=MajorityState(zero))
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Count the members of each class, by their weights."""
-        before = lane.state.counts
+        """Add the number of members of each class at the site, or the sum of their weights."""
+        so_far = lane.state.counts
         outputs = model.n_outputs
-        members = torch.bincount(site.y, site.weight, minlength=outputs).to(before)
-        return lane.with_state(counts=before + members)
+        members = torch.bincount(site.y, site.weight, minlength=outputs).to(so_far)
+        return lane.with_state(counts=so_far + members)
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """Return log(count + 1/2) for every subject."""

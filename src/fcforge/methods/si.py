@@ -83,21 +83,21 @@ class SI(anchor.Anchored):
         return self.strength
 
     def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
-        """Subtract gradient times step from the path integral."""
+        """Subtract gradient times step from the path integral of every parameter."""
         path = lane.state.path
-        moved = {
+        longer = {
             k: torch.addcmul(path[k], g, lane.params[k] - before[k], value=-1.0)
             for k, g in grads.items()
         }
-        return lane.with_state(path=moved)
+        return lane.with_state(path=longer)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Add to the importance from the path integral, and move the anchor to this network."""
+        """Turn the path integral into importance, and move the anchor to the present parameters."""
         path = lane.state.path
         origin = lane.state.origin
         omega = dict(lane.state.importance)
         for k, p in lane.params.items():
-            way = (p - origin[k]).square() + self.damping
-            gained = path[k].clamp_min(0.0) / way
-            omega[k] = omega[k] + gained if k in omega else gained
+            damped_distance = (p - origin[k]).square() + self.damping
+            new = path[k].clamp_min(0.0) / damped_distance
+            omega[k] = omega[k] + new if k in omega else new
         return anchor.move_anchor(lane.with_state(path={}, origin={}), omega)

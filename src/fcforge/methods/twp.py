@@ -1,4 +1,4 @@
-r"""Topology-aware weight preserving: protect what the loss and what the graph attention needs.
+r"""Topology-aware weight preserving (TWP): protect what loss and graph attention depend on.
 
 .. math::
     L = CE + \sum_{k<t} \sum_j (\lambda_l I^{loss}_{k,j} + \lambda_t I^{top}_{k,j})
@@ -22,7 +22,7 @@ CHUNK = 16  # graphs whose attention is held at a time
 
 
 def attention(h: Tensor, near: Tensor) -> Tensor:
-    r"""Return the edge coefficients of TWP; 0 off the edges.
+    r"""Return the attention coefficients (n, R, R) of TWP, 0 where there is no edge.
 
     .. math:: e_{ij} = \mathrm{softmax}_{j \in N(i)} \,
         \mathrm{LeakyReLU}_{0.2} (\langle h_j, \tanh h_i \rangle)
@@ -34,6 +34,7 @@ def attention(h: Tensor, near: Tensor) -> Tensor:
     h : Tensor of shape (n, R, F)
         Node features after the first weight matrix, before propagation.
     near : Tensor of shape (n, R, R), bool
+        Whether two ROIs are connected.
     """
     score = F.leaky_relu(torch.tanh(h) @ h.transpose(-1, -2), 0.2)
     share = torch.softmax(torch.where(near, score, -1e9), dim=-1)
@@ -49,23 +50,31 @@ def squared_energy(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
     Parameters
     ----------
     weight : Tensor of shape (F, R)
+        First weight matrix W of the network.
     x : Tensor of shape (n, R, R)
+        Node features.
     near : Tensor of shape (n, R, R), bool
+        Whether two ROIs are connected.
     """
     degree = near.sum(-1, keepdim=True).clamp(min=1).to(x.dtype)
     return attention(linear(x * degree.rsqrt(), weight), near).square().sum()
 
 
 def topology_importance(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
-    r"""Return the squared gradient, like `weight`, of :math:`\|e\|_2` over all edges."""
-    total = torch.zeros_like(weight[0, 0])
-    slope = torch.zeros_like(weight)
-    each = torch.func.grad_and_value(squared_energy)
+    r"""Return the squared gradient of the attention's norm by the first weight matrix.
+
+    The norm :math:`\|e\|_2` is over all edges of all graphs. Arguments as of `squared_energy`; the
+    result has the shape of `weight`.
+    """
+    energy = torch.zeros_like(weight[0, 0])
+    gradient = torch.zeros_like(weight)
+    of_chunk = torch.func.grad_and_value(squared_energy)
     for i in range(0, len(x), CHUNK):
-        grad, value = each(weight, x[i : i + CHUNK], near[i : i + CHUNK])
-        total = total + value
-        slope = slope + grad
-    return (slope / (2.0 * total.clamp(min=1e-30).sqrt())).square()
+        grad, value = of_chunk(weight, x[i : i + CHUNK], near[i : i + CHUNK])
+        energy = energy + value
+        gradient = gradient + grad
+    # the derivative of the root of the energy, by the chain rule
+    return (gradient / (2.0 * energy.clamp(min=1e-30).sqrt())).square()
 
 
 @limits(loss_strength=at_least(0), topology_strength=at_least(0))
@@ -105,7 +114,7 @@ class TWP(anchor.Anchored):
     models = ("gcn", "gat", "sage", "gae")
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Add both importances of the site, weighted, and its anchor."""
+        """Add the site's importances, of loss and topology, and its parameters to the penalty."""
         by_loss = anchor.loss_gradients(model, lane, site.inputs(model), site.y)
         importance = {k: self.loss_strength * v for k, v in by_loss.items()}
         near = model.adjacency(site.fc) != 0  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The number of lanes that a device trains together."""
+"""The number of lanes (training runs) that a device has memory for at the same time."""
 
 from dataclasses import replace
 
@@ -17,13 +17,14 @@ UNBOUNDED = 1 << 30
 def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -> int:
     """Return how many lanes like `job` the bank's device can train together.
 
-    One lane is trained for one epoch. Its peak memory is what every lane needs; a CUDA graph
-    holds no more. On a CPU the number is not limited, because its groups are small anyway.
+    One lane is trained for one epoch, and its peak memory is taken as what every lane needs; a CUDA
+    graph needs no more. On a CPU the number is not limited, because its groups are small anyway.
 
     Parameters
     ----------
     learner : Learner
     job : Job
+        A lane at the site that it is about to learn.
     bank : Bank
     training : Training
     """

@@ -1,4 +1,4 @@
-"""The choice of the epoch that each lane keeps."""
+"""The choice of the epoch whose parameters each lane (training run) keeps."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -25,24 +25,27 @@ def where_better(better: Tensor, new: T, old: T) -> T:
     new, old : pytree of Tensor
     """
 
-    def pick(a: Tensor, b: Tensor) -> Tensor:
-        trailing = (1,) * (a.dim() - better.dim())
-        return torch.where(better.reshape(better.shape + trailing), a, b)
+    def pick(new_leaf: Tensor, old_leaf: Tensor) -> Tensor:
+        """Choose by lane, the first dimension of both tensors."""
+        trailing = (1,) * (new_leaf.dim() - better.dim())
+        by_lane = better.reshape(better.shape + trailing)
+        return torch.where(by_lane, new_leaf, old_leaf)
 
     return pytree.tree_map(pick, new, old)
 
 
 class BestEpoch:
-    """The lanes of each lane's best epoch at one site.
+    """Keeper of each lane's best epoch at one site.
 
-    The epoch is chosen by the lowest loss on the validation part cut from the training part, or,
-    under the `select_on_test` leak, by the highest accuracy on the open site's test split, as in
-    the authors' code. With ``selection = "fixed"`` the last epoch is kept.
+    The best epoch has the lowest loss on the validation part, which is cut from the training part.
+    Under the `select_on_test` leak it has the highest accuracy on the site's test split, as in the
+    authors' code. With ``selection = "fixed"`` nothing is compared and the last epoch is kept.
 
     Parameters
     ----------
     learner : Learner
     jobs : sequence of Job
+        The lanes, at the site that they learn.
     training : Training
     bank : Bank
     """
@@ -50,25 +53,26 @@ class BestEpoch:
     def __init__(
         self, learner: Learner, jobs: Sequence[Job], training: Training, bank: Bank
     ) -> None:
-        peeks = [job.peek for job in jobs if job.peek is not None]
-        self._chooses = bool(peeks) or training.selection == "inner_val"
+        test_splits = [job.peek for job in jobs if job.peek is not None]
+        self._chooses = bool(test_splits) or training.selection == "inner_val"
         self._best: Lane | None = None
         if not self._chooses:
             return
         inputs = bank.inputs(learner.model)
         val = [(gather(inputs, job.site.val), bank.y[job.site.val]) for job in jobs]
-        self._held_out = stack(peeks or val)
+        self._held_out = stack(test_splits or val)
 
         def quality(lane: Lane, inputs: Inputs, y: Tensor) -> Tensor:
+            """Return the number by which epochs are compared; higher is better."""
             logits = learner.method.logits(learner.model, lane, inputs)
-            if peeks and not y.is_floating_point():
+            if test_splits and not y.is_floating_point():
                 return (logits.argmax(-1) == y).float().mean()
             return -label_loss(logits, y)
 
         self._quality = lift(quality, len(jobs))
 
     def update(self, lane: Lane) -> None:
-        """Compare the lanes after an epoch with the best ones so far."""
+        """Compare all lanes after an epoch with their best epochs so far."""
         if not self._chooses:
             return
         value = self._quality(lane, *self._held_out)
@@ -80,5 +84,5 @@ class BestEpoch:
         self._value = torch.where(better, value, self._value)
 
     def lanes(self, last: Lane) -> Lane:
-        """Return the lanes of the best epochs, or `last` if nothing is chosen."""
+        """Return the lanes as of their best epochs, or `last` where epochs are not compared."""
         return last if self._best is None else self._best

@@ -1,4 +1,4 @@
-"""Scores on test splits: the only code that reads one."""
+"""Scores on test splits. No other code of `training` reads a test split."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ class Evaluator:
     Parameters
     ----------
     sites : mapping of name to Site
-        Sites that were learned and sites that were not.
+        All sites, learned yet or not.
     learner : Learner
     device : torch.device or str
     """
@@ -35,7 +35,7 @@ class Evaluator:
             self._tests[name] = inputs, site.test.y.to(device)
 
     def scores(self, lane: Lane) -> dict[str, np.ndarray]:
-        """Return the predictions (`answer`) for every test subject, by site."""
+        """Return the predictions for every test subject, by site (`methods.base.prediction`)."""
         method = self._learner.method
         model = self._learner.model
         scores = {}
@@ -46,5 +46,5 @@ class Evaluator:
         return scores
 
     def peek(self, site: str) -> tuple[Inputs, Tensor]:
-        """Return the test split of one site, for the `select_on_test` leak alone."""
+        """Return inputs and labels of one site's test split, for the `select_on_test` leak only."""
         return self._tests[site]

@@ -19,7 +19,7 @@ class NoRecorder:
     """Recorder of a training without a log: it does nothing."""
 
     def refreshed(self, epoch: int, before: Lane, lane: Lane) -> None:
-        """Ignore a refresh."""
+        """Record nothing after the method's `begin_epoch`."""
 
     def trained(
         self, epoch: int, lane: Lane, optimiser: Adam, sums: Params, steps: int
@@ -28,7 +28,7 @@ class NoRecorder:
         return sums
 
     def close(self) -> None:
-        """Do nothing."""
+        """Write nothing."""
 
 
 class Recorder(NoRecorder):
@@ -64,6 +64,7 @@ class Recorder(NoRecorder):
         self._quality_name = ERROR if bank.y.is_floating_point() else ACCURACY
 
         def quality(own: Learner, lane: Lane, rows: Tensor) -> Tensor:
+            """Return one lane's accuracy, or squared error, on its training subjects `rows`."""
             y = bank.y[rows]
             logits = own.method.logits(own.model, lane, gather(inputs, rows))
             if y.is_floating_point():
@@ -71,29 +72,47 @@ class Recorder(NoRecorder):
             return (logits.argmax(-1) == y).float().mean()
 
         def observations(own: Learner, before: Lane, lane: Lane) -> dict[str, Tensor]:
+            """Return what one lane's method wants to log after its `begin_epoch`."""
             return own.method.observations(before, lane)
 
         self._quality = lift_learner(quality, learner, jobs)
         self._observations = lift_learner(observations, learner, jobs)
 
     def refreshed(self, epoch: int, before: Lane, lane: Lane) -> None:
-        """Note what the method did before an epoch."""
+        """Record what the method observes (`Method.observations`) after its `begin_epoch`.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, from 0.
+        before, lane : Lane
+            All lanes before and after `begin_epoch`.
+        """
         for name, value in self._observations(before, lane).items():
             self._points.append((f"{REPLAY}/{name}", epoch, value.detach().clone()))
 
     def trained(
         self, epoch: int, lane: Lane, optimiser: Adam, sums: Params, steps: int
     ) -> Params:
-        """Note an epoch and return the sums for the next one, which are zero.
+        """Record losses, learning rate and accuracy of an epoch.
 
         Parameters
         ----------
         epoch : int
+            Number of the epoch, from 0.
         lane : Lane
+            All lanes after the epoch.
         optimiser : Adam
+            State of the optimiser of all lanes.
         sums : dict of Tensor
             Terms of the loss, summed over the epoch's steps.
         steps : int
+            Number of steps of the epoch.
+
+        Returns
+        -------
+        dict of Tensor
+            Sums of zero, for the next epoch.
         """
         for name, value in sums.items():
             self._points.append((f"{LOSS}/{name}", epoch, value / steps))
@@ -112,6 +131,7 @@ class Recorder(NoRecorder):
                 if not value.dim():
                     log.add(name, epoch + 1, float(value))
                     continue
-                for past_site, each in zip(job.prefix, value.tolist(), strict=False):
-                    if not math.isnan(each):
-                        log.add(name, epoch + 1, each, past_site)
+                # one number of each past site; the last name of the prefix is the present site
+                for past_site, number in zip(job.prefix, value.tolist(), strict=False):
+                    if not math.isnan(number):
+                        log.add(name, epoch + 1, number, past_site)

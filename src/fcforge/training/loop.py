@@ -1,7 +1,8 @@
 """The training loop: one site, many lanes.
 
-A lane is one (method, order so far, seed). `learn_site` trains all lanes that learn the same site
-at the same depth together. On a CPU a group holds one lane, and the same code runs unlifted.
+A lane is one training run: one learner, one order of sites, one seed. `learn_site` trains together
+all lanes that learn the same site after the same number of sites. On a CPU a group holds one lane, and
+the same code runs without ``vmap``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,26 +38,31 @@ def learn_site(
     tick: Tick = lambda: None,
     logs: Sequence[SiteLog] | None = None,
 ) -> list[Lane]:
-    """Teach one site to every lane of `jobs` and seal the site.
+    """Train every lane of `jobs` on its site, then refuse further access to the site's subjects.
 
     Parameters
     ----------
     learner : Learner
+        Method and model of all lanes.
     jobs : sequence of Job
-        Lanes whose states agree in shape and whose methods agree in all but factors;
+        Lanes whose states have equal shapes and whose methods differ only in factors of the loss;
         `fcforge.experiments` groups them.
     bank : Bank
+        All subjects that the lanes may use.
     training : Training
+        Epochs, batch size, learning rate and the like.
     fit : bool
-        False only shows the site to the method, which learns it together with a later one.
+        Whether to train. If False the method only takes note of the site (`begin_site` and
+        `end_site`), for methods that train from scratch at a later site.
     tick : callable
-        Called after every epoch.
+        Called after every epoch, for a progress bar.
     logs : sequence of SiteLog, optional
         Empty logs, one per job, that the training is written to.
 
     Returns
     -------
     list of Lane
+        The lanes after the site, in the order of `jobs`.
     """
     jobs = [begin_site(job.learner(learner), job, wanted=fit) for job in jobs]
     lanes = [job.lane for job in jobs]
@@ -91,7 +97,7 @@ def learn_lanes(
     learner, jobs, bank, training, tick, logs
         As for `learn_site`.
     graphed : bool
-        Whether a GPU captures the steps as CUDA graphs.
+        Whether a GPU records a training step once, as a CUDA graph, and replays it.
 
     Returns
     -------
@@ -114,10 +120,10 @@ def learn_lanes(
     sums: Params = {}
     if logs is not None:
         recorder = Recorder(learner, jobs, training, bank, logs)
-        # a step that is thrown away shows which terms there are
-        given = rows[..., 0, 0, :], keys[0][1][0], *centre
-        first = step(lane, optimiser, {}, *given)[2]
-        sums = {name: torch.zeros_like(term) for name, term in first.items()}
+        # the result of a first step is used only for the names of the loss's terms
+        step_inputs = rows[..., 0, 0, :], keys[0][1][0], *centre
+        terms = step(lane, optimiser, {}, *step_inputs)[2]
+        sums = {name: torch.zeros_like(term) for name, term in terms.items()}
     if captured:
         replaying = jobs[0].site.position > 0
         begin_epoch, step = capture(learner, begin_epoch, step, replaying=replaying)
@@ -131,8 +137,8 @@ def learn_lanes(
             optimiser = optimiser.restart(factor)
         for s, step_key in enumerate(keys_of_steps):
             batch = rows[..., epoch, s, :]
-            given = batch, step_key, *centre
-            lane, optimiser, sums = step(lane, optimiser, sums, *given)
+            step_inputs = batch, step_key, *centre
+            lane, optimiser, sums = step(lane, optimiser, sums, *step_inputs)
         sums = recorder.trained(epoch, lane, optimiser, sums, steps)
         best.update(lane)
         tick()
@@ -141,11 +147,17 @@ def learn_lanes(
 
 
 def pretrained_centre(jobs: Sequence[Job], training: Training) -> tuple[Params, ...]:
-    """Return the parameters that `Training.public_pull` pulls to, stacked; () without a pull."""
+    """Return the pretrained parameters that `Training.public_pull` pulls the lanes to.
+
+    Returns
+    -------
+    tuple of dict of Tensor
+        One element, the stacked parameters of all lanes; none without a pull.
+    """
     if not training.public_pull:
         return ()
-    found = [job.pretrained for job in jobs if job.pretrained is not None]
-    return (stack(found),) if len(found) == len(jobs) else ()
+    pretrained = [job.pretrained for job in jobs if job.pretrained is not None]
+    return (stack(pretrained),) if len(pretrained) == len(jobs) else ()
 
 
 def begin_site(learner: Learner, job: Job, *, wanted: bool = True) -> Job:
@@ -164,24 +176,36 @@ def begin_site(learner: Learner, job: Job, *, wanted: bool = True) -> Job:
 
 
 def end_site(learner: Learner, job: Job, lane: Lane) -> Lane:
-    """Call the method's `end_site`, check what the lane keeps, and return it."""
+    """Call the method's `end_site`, check which subjects the lane keeps, and return the lane."""
     site = job.site
     site.rng = job.rng("end")
     ended = learner.method.end_site(learner.model, lane, site)
-    if site.leaked is None:  # a measured leak keeps what it must not, on purpose
+    if (
+        site.leaked is None
+    ):  # under the leak `context_on_test` real subjects are kept on purpose
         check_kept(learner.method, ended, site.bank, site.name)
     return ended
 
 
 def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
-    """Raise `SealedError` if a method holds real subjects although it declares otherwise."""
+    """Raise `SealedError` if a method holds real subjects although it declares otherwise.
+
+    Parameters
+    ----------
+    method : Method
+    lane : Lane
+        The lane after the method's `end_site`.
+    bank : Bank
+    site : str
+        Name of the site, for the error message.
+    """
     if method.keeps == "real subjects":
         return
     for name, rows in rows_of(lane.state).items():
-        held = bank.real_rows(rows)
-        if len(held):
+        real = bank.real_rows(rows)
+        if len(real):
             raise SealedError(
-                f"method '{method.name}' declares that it keeps {method.keeps} but holds {len(held)} "
+                f"method '{method.name}' declares that it keeps {method.keeps} but holds {len(real)} "
                 f"real subjects in '{name}'.",
                 where=f"site '{site}'",
                 do="Declare keeps = 'real subjects' or drop them in end_site.",
@@ -190,7 +214,7 @@ def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
 
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Set the precision of float32 matrix products on CUDA ("float32" or "tf32") for a while."""
+    """Set the precision of float32 products on CUDA in a ``with`` block: "float32" or "tf32"."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:

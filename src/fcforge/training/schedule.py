@@ -20,10 +20,19 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
     The last batch of an epoch wraps around to the start of the permutation: every subject is used
     at least once per epoch.
 
+    Parameters
+    ----------
+    n : int
+        Number of training subjects.
+    batch_size : int
+        Largest size of a batch.
+    epochs : int
+    rng : torch.Generator
+
     Returns
     -------
     Tensor of shape (epochs, steps, b), int64
-        Places among the n training subjects.
+        Numbers of the training subjects in every batch.
     """
     steps = -(-n // batch_size)
     b = -(-n // steps)
@@ -35,10 +44,10 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
 def weighted_minibatches(
     weight: Tensor, batch_size: int, epochs: int, rng: torch.Generator
 ) -> Tensor:
-    """Draw the minibatches of all epochs, each subject as often as its weight says.
+    """Draw the minibatches of all epochs, with subjects in proportion to their weights.
 
-    An epoch has as many subjects as without weights. A subject whose share of the weights is k.3
-    of n comes k or k + 1 times, in random order.
+    An epoch has as many subjects as without weights. A subject that is due 2.3 times in an epoch
+    comes two or three times, at random places.
 
     Parameters
     ----------
@@ -50,7 +59,7 @@ def weighted_minibatches(
     Returns
     -------
     Tensor of shape (epochs, steps, b), int64
-        Places among the n training subjects.
+        Numbers of the training subjects in every batch.
     """
     n = len(weight)
     places = minibatches(n, batch_size, epochs, rng)
@@ -66,9 +75,22 @@ def weighted_minibatches(
 def batch_rows(
     method: Method, jobs: Sequence[Job], training: Training, bank: Bank
 ) -> Tensor:
-    """Return the bank rows ([lanes,] epochs, steps, b) of every training step.
+    """Draw the batches of every training step at a site.
 
-    With `Training.public_replay` and public subjects, that many of them join every batch.
+    With `Training.public_replay` and public subjects, that many of these join every batch.
+
+    Parameters
+    ----------
+    method : Method
+    jobs : sequence of Job
+        The lanes, at the site that they learn.
+    training : Training
+    bank : Bank
+
+    Returns
+    -------
+    Tensor of shape ([lanes,] epochs, steps, b), int64
+        Bank rows of the subjects. One lane alone has no first dimension.
     """
     rows = stack([method.rows(job.lane, job.site) for job in jobs])
     plans = []
@@ -91,12 +113,12 @@ def batch_rows(
 
 
 def public_rows(job: Job, shape: tuple[int, ...]) -> Tensor:
-    """Draw bank rows of public subjects, evenly and with replacement.
+    """Draw bank rows of public subjects, uniformly and with replacement.
 
     Parameters
     ----------
     job : Job
-        Its site's view has the public subjects.
+        Lane whose site has public subjects beside it.
     shape : tuple of int
         Shape of the result.
     """
@@ -107,14 +129,31 @@ def public_rows(job: Job, shape: tuple[int, ...]) -> Tensor:
 
 
 def step_keys(key: Tensor) -> Tensor:
-    """Derive the two random keys (..., 2) of each step from the step's own key (...)."""
+    """Derive two random keys per step, of recall and of loss, from one key per step.
+
+    Parameters
+    ----------
+    key : int32 Tensor of any shape
+
+    Returns
+    -------
+    int32 Tensor of that shape with a further dimension of 2
+    """
     return torch.stack([fold(key, 1), fold(key, 2)], -1)
 
 
 def epoch_keys(
     jobs: Sequence[Job], epochs: int, steps: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Sequence[Tensor]]]:
-    """Yield the random keys of every epoch, derived at once for the whole site.
+    """Yield the random keys of every epoch, all of which are derived at once.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        The lanes, at the site that they learn.
+    epochs, steps : int
+        Number of epochs and of steps per epoch.
+    device : torch.device
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""Lanes before their first site: untrained, or pretrained on public subjects."""
+"""Lanes (training runs) before their first site: untrained, or pretrained on public subjects."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ PUBLIC_SITE = "(public)"
 
 
 def untrained(model: Model, seed: int, device: torch.device | str = "cpu") -> Lane:
-    """Return a freshly initialised network without a method's state."""
+    """Return a lane with a freshly initialised network and no state of a method."""
     params = model.init(torch_rng(seed, "init", model.name))
     return Lane(
         {k: v.to(device) for k, v in params.items()},
@@ -33,7 +33,7 @@ def start_lane(
     public: PublicView | None = None,
     pretrained: Lane | None = None,
 ) -> Lane:
-    """Return the lane before any site; it is the same for all orders of a seed.
+    """Return a lane before its first site; it is the same for all orders of a seed.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def start_lane(
     seed : int
     device : torch.device or str
     public : PublicView, optional
-        Public subjects that the method learns first.
+        Public subjects that the method may learn first.
     pretrained : Lane, optional
-        A network trained on them (`pretrain`); without one it is untrained.
+        A network that `pretrain` has trained on them; by default the network is untrained.
     """
     model = learner.model
     lane = pretrained or untrained(model, seed, device)
@@ -57,10 +57,22 @@ def pretrain(
     training: Training,
     device: torch.device | str,
 ) -> list[Lane]:
-    """Train a network per seed on the public subjects by fine-tuning, as if they were one site.
+    """Train one network per seed on the public subjects by fine-tuning, as if they were one site.
 
-    The seeds are lanes of one training. The last epoch is kept, whatever `training` selects at
-    the sites.
+    All seeds train side by side. The last epoch is kept, whatever `training` selects at the sites.
+
+    Parameters
+    ----------
+    model : Model
+    public : PublicView
+    seeds : sequence of int
+    training : Training
+    device : torch.device or str
+
+    Returns
+    -------
+    list of Lane
+        One per seed.
     """
     jobs = []
     for seed in seeds:

@@ -1,4 +1,8 @@
-"""One training step of one lane, lifted over lanes and captured as a CUDA graph."""
+"""The training step, written for one lane (training run), executed for all lanes at once.
+
+`make_step` returns the step of one lane, `lifted_steps` applies it to all lanes by
+``torch.func.vmap``, and `capture` records the result as a CUDA graph, which a GPU replays.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,8 +36,8 @@ def gradient(
         ``objective(params) -> (loss, auxiliary)``.
     params : dict of Tensor
     unlifted : bool
-        Whether the call never runs under `torch.func.vmap`. Plain autograd then takes two thirds
-        of the time of `torch.func.grad`.
+        Whether the call is never under `torch.func.vmap`. Plain autograd is then possible, which
+        takes two thirds of the time of `torch.func.grad`.
 
     Returns
     -------
@@ -51,12 +55,12 @@ def gradient(
 
 
 def pull(grads: Params, params: Params, centre: Params, strength: float) -> Params:
-    """Add the gradient of ``strength / 2`` times the squared distance from `centre`."""
+    """Return `grads` plus the gradient of ``strength / 2`` times the squared distance to `centre`."""
     return {k: g + strength * (params[k] - centre[k]) for k, g in grads.items()}
 
 
 def distance(params: Params, centre: Params) -> Tensor:
-    """Return the squared distance of parameters from `centre`."""
+    """Return the squared distance of parameters to `centre`, a scalar."""
     return torch.stack([(params[k] - centre[k]).square().sum() for k in centre]).sum()
 
 
@@ -82,9 +86,9 @@ def make_step(
     y : Tensor
         Labels of all rows of the bank.
     replaying : bool
-        Whether the step also recalls remembered subjects.
+        Whether the step also replays remembered subjects.
     unlifted : bool
-        Whether the step never runs under `torch.func.vmap`; see `gradient`.
+        Whether the step is never under `torch.func.vmap`; see `gradient`.
     weight : Tensor, optional
         Training weights of all rows of the bank; replayed subjects are drawn in proportion.
     logged : bool
@@ -95,9 +99,9 @@ def make_step(
     callable
         ``step(lane, optimiser, sums, rows, keys, *pretrained) -> (lane, optimiser, sums)``. `rows`
         are the bank rows (b,) of the batch, `keys` (2,) the random keys of the recall and of the
-        loss (`step_keys`). With `Training.public_pull` the parameters to pull to follow. `sums`
-        has the sum of each term over the steps so far; it is empty before the first step, and
-        always without a log.
+        loss (`step_keys`). With `Training.public_pull` one further argument follows, the parameters
+        to pull to. `sums` has the sum of each term of the loss over the steps so far; it is empty
+        before the first step, and always without a log.
     """
     method = learner.method
     model = learner.model
@@ -112,41 +116,54 @@ def make_step(
         keys: Tensor,
         *pretrained: Params,
     ) -> tuple[Lane, Adam, Params]:
+        """Recall, compute loss and gradient, step the optimiser, and call the method's hooks."""
         recall_key, loss_key = keys.unbind(-1)
         replay = method.recall(lane, inputs, recall_key) if replaying else None
         if replay is not None and weight is not None:
             if replay.rows is None:
-                what = f"method '{method.name}' cannot replay subjects with weights."
-                do = "Let its `recall` return rows, or leave the weights out."
-                raise ConfigError(what, do=do)
+                raise ConfigError(
+                    f"method '{method.name}' cannot replay subjects with weights.",
+                    do="Let its `recall` return rows, or leave the weights out.",
+                )
             replay = drawn_by_weight(replay, weight, fold(recall_key, 7))
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: Params) -> tuple[Tensor, tuple[Params, Params]]:
+            """Return the loss, and beside it batch-norm statistics and terms to log."""
             loss = Loss.of(method.loss(model, params, lane, batch, loss_key))
             terms = {**loss.terms, TOTAL: loss.total} if logged else {}
             return loss.total, (loss.stats, terms)
 
         grads, (stats, terms) = gradient(objective, lane.params, unlifted=unlifted)
-        pulled = grads
+        with_pull = grads
         for centre in pretrained:  # one, or none
-            pulled = pull(grads, lane.params, centre, training.public_pull)
-        changed = method.after_grad(model, lane, pulled, batch, loss_key)
+            with_pull = pull(grads, lane.params, centre, training.public_pull)
+        changed = method.after_grad(model, lane, with_pull, batch, loss_key)
         params, optimiser = optimiser.step(lane.params, changed, **settings)
-        moved = lane._replace(params=params, stats=stats)
+        new_lane = lane._replace(params=params, stats=stats)
         if logged:
             penalties = method.penalties(lane)
             for centre in pretrained:
                 value = distance(lane.params, centre) * training.public_pull / 2
                 penalties = {**penalties, "public pull": value}
             sums = added(sums, terms, penalties)
-        return method.after_step(lane.params, moved, grads), optimiser, sums
+        return method.after_step(lane.params, new_lane, grads), optimiser, sums
 
     return step
 
 
 def added(sums: Params, terms: Params, penalties: Params) -> Params:
-    """Return the sums with the terms of a further step; its total includes the penalties."""
+    """Return the sums of the loss's terms with those of one more step added.
+
+    Parameters
+    ----------
+    sums : dict of Tensor
+        Sums so far; empty before the first step.
+    terms : dict of Tensor
+        The step's terms, the total loss among them.
+    penalties : dict of Tensor
+        Terms that act on the gradient only; they are added to the logged total.
+    """
     terms = {**terms, **penalties, TOTAL: sum(penalties.values(), terms[TOTAL])}
     return {name: sums.get(name, 0.0) + term for name, term in terms.items()}
 
@@ -167,22 +184,31 @@ def lifted_steps(
     learner, training, bank, jobs
         As for `fcforge.training.loop.learn_lanes`.
     captured : bool
-        Whether the step will be captured as a CUDA graph.
+        Whether the step will be recorded as a CUDA graph (`capture`).
     logged : bool
         As for `make_step`.
+
+    Returns
+    -------
+    begin_epoch : callable
+        ``begin_epoch(lane, key) -> (lane,)`` of all lanes.
+    step : callable
+        The step of `make_step`, of all lanes.
     """
     inputs = bank.inputs(learner.model)
-    given = {
+    settings = {
         "replaying": jobs[0].site.position > 0,
         "unlifted": len(jobs) == 1 and not captured,
         "logged": logged,
     }
 
     def begin_one(own: Learner, lane: Lane, key: Tensor) -> tuple[Lane]:
+        """Call `begin_epoch` of one lane's method."""
         return (own.method.begin_epoch(own.model, lane, inputs, key),)
 
     def one_step(own: Learner, *args: Any) -> tuple[Lane, Adam, Params]:
-        step = make_step(own, training, inputs, bank.y, weight=bank.weight, **given)
+        """Take a training step of one lane."""
+        step = make_step(own, training, inputs, bank.y, weight=bank.weight, **settings)
         return step(*args)
 
     begin_epoch = lift_learner(begin_one, learner, jobs)
@@ -196,7 +222,21 @@ def capture(
     *,
     replaying: bool,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return both functions of `lifted_steps` as CUDA graphs, `begin_epoch` only where it pays."""
+    """Record both functions of `lifted_steps` as CUDA graphs.
+
+    Parameters
+    ----------
+    learner : Learner
+    begin_epoch, step : callable
+        As `lifted_steps` returns them.
+    replaying : bool
+        Whether there are sites to replay. Only then a graph of `begin_epoch` saves time, and only
+        for methods that declare so (`Method.captures`).
+
+    Returns
+    -------
+    begin_epoch, step : callable
+    """
     if learner.method.captures and replaying:
         begin_epoch = Graphed(begin_epoch, carried=1)
     return begin_epoch, Graphed(step, carried=3)

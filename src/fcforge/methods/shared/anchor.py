@@ -1,12 +1,13 @@
-r"""A quadratic pull of every parameter to an anchor, shared by EWC, SI and TWP.
+r"""A quadratic penalty that pulls every parameter to an anchor, shared by EWC, SI and TWP.
 
 .. math:: \sum_k \sum_j I_{k,j} (\theta_j - \theta^*_{k,j})^2
 
-The sum over past sites k of quadratics is itself one quadratic (up to a constant), with
-importance :math:`\sum_k I_k` and the importance-weighted mean of the :math:`\theta^*_k` as its
-anchor. So the state never grows: two numbers per parameter, whatever the number of sites
-(Huszar, On quadratic penalties in elastic weight consolidation, 2018). Batch-norm running
-statistics are not parameters and are not protected.
+where :math:`\theta^*_k` are the parameters after site k and :math:`I_k` their importance for it. The
+sum over past sites of quadratics is itself one quadratic (up to a constant): its importance is
+:math:`\sum_k I_k`, its anchor the importance-weighted mean of the :math:`\theta^*_k`. So the state
+never grows: two numbers per parameter, whatever the number of sites (Huszar, On quadratic penalties
+in elastic weight consolidation, 2018). Batch-norm running statistics are not parameters and are not
+protected.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ CHUNK = 16  # subjects whose gradients are held at a time
 
 
 class Anchor(NamedTuple):
-    """Importance of every parameter and its anchor; empty before a site has ended."""
+    """Importance and anchor of every parameter, by name; both empty before a site has ended."""
 
     importance: Params
     anchor: Params
@@ -42,10 +43,10 @@ class Anchor(NamedTuple):
 
 @dataclass(frozen=True)
 class Anchored(Method):
-    """A method that pulls parameters to their anchor.
+    """A method with a penalty that pulls parameters to their anchor.
 
-    A subclass adds to the state in `end_site` with `add_anchor` or `move_anchor`. Its state has at
-    least the fields of `Anchor`.
+    A subclass calls `add_anchor` or `move_anchor` in `end_site`. Its state has at least the fields of
+    `Anchor`.
     """
 
     State: ClassVar[type] = Anchor
@@ -63,18 +64,20 @@ class Anchored(Method):
     def after_grad(
         self, model: Model, lane: Lane, grads: Params, batch: Batch, key: Tensor
     ) -> Params:
-        r"""Add the gradient :math:`2 s I_j (\theta_j - a_j)` of the penalty, s being `pull`.
+        r"""Add the gradient of the penalty, :math:`2 s I_j (\theta_j - a_j)`.
 
-        Written out instead of differentiated: cheaper, in full precision, and `after_step` still
-        gets the gradient of the cross-entropy alone (which SI needs). Nothing is added before the
-        first site has ended.
+        s is `pull`, I the importance and a the anchor. The gradient is written out, not
+        differentiated: this is cheaper and in full precision, and `after_step` still gets the gradient
+        of the cross-entropy alone, which SI needs. Nothing is added before the first site has ended.
         """
         importance = lane.state.importance
         if not importance:
             return grads
         anchor = lane.state.anchor
         twice: Factor = 2.0 * self.pull
-        if isinstance(twice, Tensor):  # lanes that differ in it
+        if isinstance(
+            twice, Tensor
+        ):  # where lanes differ in it; `value` must be a number
             importance = {k: twice * v for k, v in importance.items()}
             twice = 1.0
         return {
@@ -87,21 +90,34 @@ class Anchored(Method):
         importance, anchor = lane.state.importance, lane.state.anchor
         if not importance:
             return {}
-        each = [
+        by_tensor = [
             (importance[k] * (lane.params[k] - anchor[k]).square()).sum()
             for k in importance
         ]
-        return {"penalty": self.pull * torch.stack(each).sum()}
+        return {"penalty": self.pull * torch.stack(by_tensor).sum()}
 
 
 def add_anchor(lane: Lane, importance: Params) -> Lane:
-    """Add ``sum_j importance_j (theta_j - params_j)^2`` to the pull of the past sites."""
-    before = lane.state.importance
+    """Add a quadratic around the present parameters to the penalty of the past sites.
+
+    Parameters
+    ----------
+    lane : Lane
+        The lane at the end of a site.
+    importance : dict of Tensor
+        Importance of the present parameters for this site, by name.
+
+    Returns
+    -------
+    Lane
+        The lane with the summed importances and the merged anchor.
+    """
+    past = lane.state.importance
     anchor = lane.state.anchor
-    if not before:
+    if not past:
         return move_anchor(lane, importance)
-    total = {k: before[k] + v for k, v in importance.items()}
-    # a parameter without importance so far follows the network
+    total = {k: past[k] + v for k, v in importance.items()}
+    # the anchor of a parameter without importance so far is its present value
     merged = {}
     for k, t in total.items():
         share = torch.where(t > 0, importance[k] / t, 1.0)
@@ -110,20 +126,22 @@ def add_anchor(lane: Lane, importance: Params) -> Lane:
 
 
 def move_anchor(lane: Lane, importance: Params) -> Lane:
-    """Pull with `importance` to this network alone (online EWC, SI)."""
+    """Replace the penalty by one quadratic around the present parameters (online EWC, SI)."""
     anchor = {k: p.clone() for k, p in lane.params.items()}
     return lane.with_state(importance=importance, anchor=anchor)
 
 
 def by_subject(function: Callable[..., Params], model: Model) -> Callable[..., Params]:
-    """Return `function` of (parameters, subject) for all subjects of a batch at once.
+    """Turn a function of (parameters, one subject) into one of (parameters, batch of subjects).
 
-    Subjects are taken one by one if the model's `apply` does not work under vmap.
+    The results gain a first dimension, the subject. Subjects are taken one by one if the model's
+    `apply` does not work under ``vmap``.
     """
     if model.lifts:
         return torch.func.vmap(function, in_dims=(None, 0))
 
     def one_by_one(params: Params, inputs: Inputs) -> Params:
+        """Call the function for every subject and stack the results."""
         n = len(next(iter(inputs.values())))
         rows = [
             function(params, {k: v[i] for k, v in inputs.items()}) for i in range(n)
@@ -136,23 +154,32 @@ def by_subject(function: Callable[..., Params], model: Model) -> Callable[..., P
 def margin_gradients(
     model: Model, lane: Lane, inputs: Inputs, weight: Tensor
 ) -> Params:
-    r"""Return the mean over subjects of :math:`w_n (\partial (z_1 - z_0) / \partial \theta)^2`.
+    r"""Return the weighted mean over subjects of the squared derivatives of the margin.
 
-    The network is in evaluation mode, and the gradient is taken subject by subject. With two
-    classes every derivative of a log-probability is a multiple of the margin's; a number is its
-    own margin.
+    .. math:: \frac1n \sum_i w_i (\partial (z_{i1} - z_{i0}) / \partial \theta)^2
+
+    where z are the logits. The network is in evaluation mode, and the gradient is taken subject by
+    subject. With two classes every derivative of a log-probability is a multiple of the margin's; a
+    predicted number is its own margin.
 
     Parameters
     ----------
     model : Model
     lane : Lane
     inputs : dict of Tensor
+        Prepared inputs of n subjects.
     weight : Tensor of shape (n,) or (n, classes)
         w. For more than two classes (n, classes): weights of the squared derivatives of
         :math:`\log p_c`, which are summed over the classes.
+
+    Returns
+    -------
+    dict of Tensor
+        One number per parameter.
     """
 
     def value(params: Params, subject: Inputs) -> Tensor:
+        """Return the margin of one subject, or its log-probabilities of more than two classes."""
         one = {k: v[None] for k, v in subject.items()}
         z = model.apply(params, lane.stats, one).logits[0]
         if len(z) > 2:
@@ -160,11 +187,11 @@ def margin_gradients(
         return z[-1] - z[0] if len(z) > 1 else z[0]
 
     derivative = torch.func.jacrev if weight.ndim > 1 else torch.func.grad
-    each = by_subject(derivative(value), model)
+    derivatives = by_subject(derivative(value), model)
     total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
     for i in range(0, len(weight), CHUNK):
         chunk = {k: v[i : i + CHUNK] for k, v in inputs.items()}
-        grads = each(lane.params, chunk)
+        grads = derivatives(lane.params, chunk)
         w = weight[i : i + CHUNK].flatten() / len(weight)
         for k, g in grads.items():
             square = g.square().reshape(len(w), *total[k].shape)
@@ -173,15 +200,16 @@ def margin_gradients(
 
 
 def predictions(model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-    """Return the `prediction` for some subjects in evaluation mode."""
+    """Return the lane's `prediction` for prepared subjects, in evaluation mode."""
     return prediction(eval_output(model, lane, inputs).logits)
 
 
 def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
-    r"""Return the mean over subjects of :math:`(\partial CE(G_n, y_n) / \partial \theta)^2`.
+    r"""Return the mean over subjects of :math:`(\partial CE(G_i, y_i) / \partial \theta)^2`.
 
-    The network is in evaluation mode. The derivative of the loss is :math:`-(1 - p_y)` times that
-    of the margin towards y.
+    G are the subjects, given as prepared `inputs`, and y (n,) their labels. The network is in
+    evaluation mode. The derivative of the cross-entropy is :math:`-(1 - p_y)` times that of the
+    margin towards y.
     """
     if model.n_outputs > 2:
         return margin_gradients(model, lane, inputs, F.one_hot(y, model.n_outputs))

@@ -58,11 +58,12 @@ class Rehearsal(Method):
     memory : int
         Subjects in the memory, over all sites (paper: 256).
     replay : int
-        Remembered subjects per draw (Mammoth: the batch size, 32).
+        Remembered subjects per draw (in the library Mammoth the batch size, 32).
     rule : {"reservoir", "balanced"}
-        Which subjects stay: a uniform sample of all subjects seen (Mammoth), or equal numbers of
-        every class of every site (Avalanche balances by experience). Each subject is offered once,
-        when its site ends: offering it every epoch, as Mammoth does, fills the memory with copies.
+        Which subjects stay: a uniform sample of all subjects seen (as in Mammoth), or equal numbers
+        of every class of every site (the library Avalanche balances by experience). Each subject is
+        offered once, when its site ends; offering it every epoch, as Mammoth does, would fill the
+        memory with copies.
     """
 
     memory: int = 256
@@ -74,12 +75,12 @@ class Rehearsal(Method):
 
     @property
     def draws(self) -> int:
-        """Independent draws from the memory per step; 0 if every weight is zero."""
+        """Number of independent draws from the memory per step; 0 if no replayed term has weight."""
         return 1
 
     @property
     def replay_size(self) -> int:
-        """Remembered subjects per step."""
+        """Number of remembered subjects per step."""
         return self.replay * self.draws if self.memory else 0
 
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
@@ -98,7 +99,14 @@ class Rehearsal(Method):
         return recall(lane.state.memory, inputs, *self.draw(lane, key))
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw slots uniformly with replacement; return them and their weights."""
+        """Draw memory slots uniformly with replacement, for one step.
+
+        Returns
+        -------
+        slots : Tensor of shape (b,), int64
+        weight : Tensor of shape (b,)
+            Weights of the subjects in a mean.
+        """
         return uniform_slots(lane.state.memory.rows, key, self.replay)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
@@ -118,12 +126,12 @@ class Rehearsal(Method):
 
 @dataclass(frozen=True)
 class TwoBatches(Rehearsal, ABC):
-    """Rehearsal with a loss of the current and a remembered batch (ER, DER).
+    """Rehearsal whose loss has a current and a remembered batch (ER, DER).
 
     Class attributes
     ----------------
     terms : str
-        Names of the fields that weigh the replayed terms.
+        Names of the fields that weigh the replayed terms of the loss, separated by spaces.
     """
 
     learns = EVERY
@@ -131,26 +139,27 @@ class TwoBatches(Rehearsal, ABC):
 
     @property
     def draws(self) -> int:
-        """One draw per term with a positive weight."""
+        """Number of replayed terms with a positive weight; each has a draw of its own."""
         return sum(is_used(getattr(self, weight)) for weight in self.terms.split())
 
     @abstractmethod
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
-        """Return the loss and its terms.
+        """Return the loss and its named terms.
 
         Parameters
         ----------
-        current : Tensor
+        current : Tensor, scalar
             Cross-entropy of the current subjects.
-        z : Tensor of shape (b, K)
-            Logits of the replayed subjects.
+        z : Tensor of shape (b, n_outputs)
+            Present logits of the replayed subjects.
         replay : Replay
+            The replayed subjects with their labels and stored logits.
         """
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """`combine` both batches; cross-entropy alone while nothing is remembered."""
+        """Return the loss of `combine`; the cross-entropy alone while nothing is remembered."""
         replay = batch.replay
         if replay is None:
             return super().loss(model, params, lane, batch, key)
@@ -176,13 +185,14 @@ def both_batches(
     model, params, lane, batch, key
         As for `Method.loss`.
     how : {"joint", "separate"}
-        One batch, so that batch norm sees both (Mammoth's ER), or two: each is then normalised by
-        itself, and the running statistics move twice (Mammoth's DER, the authors' FORGE).
+        Whether both are one batch, so that batch norm sees all (ER of the library Mammoth), or two.
+        Each is then normalised by itself, and the running statistics move twice (Mammoth's DER, the
+        code of FORGE's authors).
 
     Returns
     -------
     current, replayed : Output
-        The statistics after the step are those of the second.
+        ``replayed.stats`` are the batch-norm statistics after the step.
     """
     assert batch.replay is not None
     stats = lane.stats

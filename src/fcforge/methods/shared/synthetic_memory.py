@@ -1,9 +1,12 @@
-r"""A memory of synthetic subjects and the choice of what is replayed, shared by FORGE's two forms.
+r"""A memory of synthetic subjects and the choice of those that are replayed.
 
-At the end of a site its generator makes C candidates and D held-out subjects. A candidate is stored
-once as (G, y, u, r): the subject, its label, and the logits u and readout r of the network at that
-time. K of the candidates of all past sites are active at a time: those that `fcforge.replay.hcts`
-chooses, a random choice, or a reservoir. No real subject is kept.
+It is shared by FORGE (`fcforge.methods.forge`) and its closed form (`fcforge.methods.forge_ridge`).
+
+At the end of a site its generator makes C synthetic candidates and D synthetic held-out subjects. A
+candidate is stored as (G, y, u, r): the subject, its label, and the logits u and readout r of the
+network at that time. K of the candidates of all T past sites are active at a time, which means that
+batches are drawn from them. They are chosen by `fcforge.replay.hcts`, at random, or by a reservoir.
+The held-out subjects measure forgetting. No real subject is kept.
 """
 
 from collections.abc import Callable
@@ -37,25 +40,28 @@ from fcforge.replay.memory import Memory, empty_memory, joined, wiped
 from fcforge.replay.selection import Geometry, Labelled
 from fcforge.replay.state import ABSENT, Absent, Rows
 
-LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
+# loss weights of replay, logits and readout: the paper's of each dataset, the authors' code's
+LAMBDAS = {
     "asd": (0.20, 0.35, 0.15),
     "bsnip": (0.25, 0.30, 0.15),
     "mdd": (0.30, 0.30, 0.20),
-    "authors": (0.10, 0.40, 0.30),  # of the authors' code, for ASD
+    "authors": (0.10, 0.40, 0.30),  # for ASD
 }
 
-LONGEST_PROTOTYPE = 2048  # 32 MB for a covariance matrix
-LEAKED = 64  # slots for test subjects of a site are a multiple of this: lanes stack
+LONGEST_PROTOTYPE = 2048  # length of a readout whose covariance matrix takes 32 MB
+# slots for leaked test subjects are a multiple of this, so that lanes of different sites stack
+LEAKED = 64
 
 
 class HeldOut(NamedTuple):
-    """Held-out subjects of all sites.
+    """Held-out subjects of all T past sites, site by site, in D slots each.
 
     Attributes
     ----------
     rows : Tensor of shape (T D,), int64
-        -1 marks an empty slot.
+        Bank rows; -1 marks an empty slot.
     y : Tensor of shape (T D,), int64
+        Labels.
     """
 
     rows: Rows
@@ -71,11 +77,12 @@ class SyntheticState(NamedTuple):
         C candidates of each past site, site by site.
     held_out : HeldOut
     choice : Choice
-        The candidates that are replayed now.
+        The active candidates, which are replayed now.
     hcts : HCTSState
-        Where ``sampling = "hcts"``.
+        State of the sampler, with ``sampling = "hcts"``.
     geometry : Geometry
-        While a site is learned, for models whose readouts never change.
+        Closeness and distances of all candidates, while a site is learned, for models whose readouts
+        never change.
     """
 
     memory: Memory
@@ -147,10 +154,10 @@ class SyntheticMemory(Method):
 
     @property
     def weights(self) -> tuple[float, float, float]:
-        """Loss weights (l1, l2, l3)."""
-        given = (self.l1, self.l2, self.l3)
+        """Loss weights (l1, l2, l3) of replay, logits and readout."""
+        own = (self.l1, self.l2, self.l3)
         table = LAMBDAS[self.lambdas]
-        l1, l2, l3 = (b if a is None else a for a, b in zip(given, table, strict=True))
+        l1, l2, l3 = (b if a is None else a for a, b in zip(own, table, strict=True))
         return l1, l2, l3
 
     @property
@@ -166,7 +173,7 @@ class SyntheticMemory(Method):
 
     @property
     def n_synthetic(self) -> int:
-        """Candidates and held-out subjects per site."""
+        """Number of candidates and held-out subjects of a site together."""
         return self.candidates + self.dev
 
     def per_site(self, n_sites: int) -> int:
@@ -181,11 +188,11 @@ class SyntheticMemory(Method):
 
     @property
     def chooses(self) -> bool:
-        """Whether the choice changes while a site is learned."""
+        """Whether the active subjects are chosen anew while a site is learned."""
         return self.sampling != "reservoir" and self.replays
 
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
-        """Return the lane with an empty memory and without an arm."""
+        """Return the lane with an empty memory, and a sampler that knows no site."""
         device = lane.device
         none = torch.empty(0, dtype=torch.int64, device=device)
         state: Any = self.State
@@ -199,7 +206,7 @@ class SyntheticMemory(Method):
         )
 
     def _no_arms(self, model: Model, device: torch.device) -> HCTSState | Absent:
-        """Return the sampler's state before the first site; absent without it."""
+        """Return the sampler's state before the first site; absent if `sampling` is not "hcts"."""
         if self.sampling != "hcts":
             return ABSENT
         width = model.readout_size
@@ -214,11 +221,15 @@ class SyntheticMemory(Method):
         return self.hcts.start(device, model.n_outputs, width)
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Compute the geometry of past sites once, if readouts never change."""
+        """Compute closeness and distances of all candidates once, if readouts never change."""
         return lane.with_state(geometry=self._geometry(model, lane, site))
 
     def _geometry(self, model: Model, lane: Lane, site: SiteView) -> Geometry | Absent:
-        """Return the geometry of all past sites; the bank shares it between lanes."""
+        """Return closeness and distances of the candidates of all past sites.
+
+        They are absent if the model learns its readouts, because they change at every step then. The
+        bank caches those of each site, so that lanes share them.
+        """
         n_sites = n_learned(lane)
         used = self.chooses and self.sampling == "hcts" and n_sites
         if model.readout_size or not used:
@@ -226,6 +237,7 @@ class SyntheticMemory(Method):
         bank = site.bank
 
         def compute(rows: Tensor, y: Tensor) -> Geometry:
+            """Return the geometry of one site's candidates."""
             out = eval_output(model, lane, gather(bank.inputs(model), rows))
             closeness = self.hcts.closeness
             return selection.geometry(out.embedding, y, closeness, model.n_outputs)
@@ -237,7 +249,11 @@ class SyntheticMemory(Method):
         return Geometry(*map(torch.stack, zip(*by_site, strict=True)))
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Store the site's synthetic subjects with the network's present outputs."""
+        """Store the site's synthetic subjects with the network's present outputs.
+
+        Then make a first choice of active subjects for the next site: at random with equal quotas, or
+        by a reservoir, or by the sampler if its variant chooses at the end of a site.
+        """
         n_sites = n_learned(lane) + 1
         lane = self._store(model, lane.with_state(geometry=ABSENT), site)
         inputs = site.bank.inputs(model)  # now with the site's synthetic subjects
@@ -257,7 +273,10 @@ class SyntheticMemory(Method):
         return lane
 
     def _store(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Draw the site's candidates and held-out subjects and add them to the state."""
+        """Return the lane with candidates and held-out subjects of the site added to its state.
+
+        The site's generator makes both; `selection.even_split` tells which are held out.
+        """
         rows = site.synthetic(self.n_synthetic)
         y = site.bank.y
         places = selection.even_split(y[rows], self.dev)
@@ -283,39 +302,56 @@ class SyntheticMemory(Method):
         return lane.with_state(held_out=self._padded(lane, held_out, labels))
 
     def _limited(self, lane: Lane, new: Memory) -> Memory:
-        """Join one site's candidates to those of the sites before, within `max_candidates`."""
+        """Return the memory with one more site's candidates, thinned to `max_candidates`.
+
+        `new` are all candidates of the site that ends. Every site keeps the same number.
+        """
         n_sites = n_learned(lane)
         whole = joined(lane.state.memory, new)
-        before = self.per_site(n_sites)
-        kept = self.per_site(n_sites + 1)
-        if kept == self.candidates:
+        old_size = self.per_site(n_sites)
+        new_size = self.per_site(n_sites + 1)
+        if new_size == self.candidates:
             return whole
-        sizes = [before] * n_sites + [self.candidates]
+        sizes = [old_size] * n_sites + [self.candidates]
         places = []
         for i, size in enumerate(sizes):
-            places.append(i * before + spaced(size, kept, lane.device))
+            places.append(i * old_size + spaced(size, new_size, lane.device))
         return Memory(*(value[torch.cat(places)] for value in whole))
 
     def _padded(self, lane: Lane, rows: Tensor, y: Tensor) -> HeldOut:
-        """Add one site's held-out subjects; all sites are padded to the same number of slots."""
+        """Return the held-out subjects of all sites with those of one more site.
+
+        Earlier sites are thinned to the new number of synthetic held-out subjects. All sites are
+        padded to the same number of slots.
+
+        Parameters
+        ----------
+        lane : Lane
+        rows, y : Tensor of shape (D,), int64
+            Bank rows and labels of the new site's held-out subjects.
+        """
         n_sites = n_learned(lane)
         if not n_sites:
             return HeldOut(rows, y)
-        before = self.proxies(n_sites)
-        kept = spaced(before, self.proxies(n_sites + 1), rows.device)
+        n_synthetic = self.proxies(n_sites)
+        kept = spaced(n_synthetic, self.proxies(n_sites + 1), rows.device)
         parts = []
         for values, new, empty in zip(
             lane.state.held_out, (rows, y), (-1, 0), strict=True
         ):
             sites = [
-                torch.cat([one[:before][kept], one[before:]])
-                for one in values.chunk(n_sites)
+                torch.cat([of_site[:n_synthetic][kept], of_site[n_synthetic:]])
+                for of_site in values.chunk(n_sites)
             ]
             parts.append(pad_sequence([*sites, new], True, empty).flatten())
         return HeldOut(*parts)
 
     def _open_arm(self, model: Model, lane: Lane, inputs: Inputs) -> HCTSState:
-        """Add one arm and update the best accuracies, those at the ends of sites."""
+        """Return the sampler's state with the new site, and with updated best accuracies.
+
+        A site's best accuracy is measured on its held-out subjects whenever a site ends; `inputs` are
+        the prepared inputs of all rows of the bank.
+        """
         hcts = lane.state.hcts
         accuracy = []
         n_sites = len(hcts.best) + 1
@@ -330,23 +366,27 @@ class SyntheticMemory(Method):
         return self.hcts.add_site(hcts._replace(best=best), now[-1])
 
     def _thin(self, lane: Lane, rng: torch.Generator) -> Lane:
-        """Keep a reservoir of K subjects over all candidates so far; the others are wiped."""
+        """Keep a reservoir of K subjects over all candidates so far, and wipe all others.
+
+        The subjects in the reservoir are the active ones.
+        """
         memory = lane.state.memory
         n = len(memory.rows)
         new = range(n - self.candidates, n)
-        before = lane.state.choice.active.tolist()
-        slots = selection.reservoir(before, new, self.memory, rng)
+        in_reservoir = lane.state.choice.active.tolist()
+        slots = selection.reservoir(in_reservoir, new, self.memory, rng)
         active = torch.tensor(sorted(slots), device=memory.rows.device)
-        gone = torch.ones_like(memory.rows, dtype=torch.bool).index_fill(0, active, 0)
+        others = torch.ones_like(memory.rows, dtype=torch.bool)
+        others = others.index_fill(0, active, 0)
         n_sites = n // self.candidates
         quota = torch.bincount(active // self.candidates, minlength=n_sites)
         choice = self._kept(Choice(active, quota, quota / len(active)))
-        return lane.with_state(memory=wiped(memory, gone), choice=choice)
+        return lane.with_state(memory=wiped(memory, others), choice=choice)
 
     def choose(
         self, forward: Callable[[Tensor], Output], lane: Lane, key: Tensor
     ) -> Lane:
-        """Choose the K subjects to replay next; pure, works inside ``torch.func.vmap``.
+        """Choose the K active subjects anew; a pure function that works inside ``torch.func.vmap``.
 
         Parameters
         ----------
@@ -355,6 +395,11 @@ class SyntheticMemory(Method):
         lane : Lane
         key : Tensor, int32 scalar
             Random key.
+
+        Returns
+        -------
+        Lane
+            The lane with the new choice and sampler state.
         """
         n_sites = n_learned(lane)
         if n_sites == 0:
@@ -376,49 +421,55 @@ class SyntheticMemory(Method):
         return lane.with_state(hcts=hcts, choice=self._kept(choice))
 
     def observations(self, before: Lane, lane: Lane) -> dict[str, Tensor]:
-        """Return what a refresh chose: the quota of each past site and, of HCTS, its reason.
+        """Return numbers to log after a choice: each past site's quota and, of HCTS, its reasons.
 
-        The reward is that of the last choice; it is NaN for a site that was in none yet.
+        The reward is that of the choice before; it is NaN for a site that took part in none yet.
         """
-        seen = {"quota": lane.state.choice.quota}
+        quota = {"quota": lane.state.choice.quota}
         if self.sampling != "hcts":
-            return seen
+            return quota
         old, new = before.state.hcts, lane.state.hcts
         reward = self.hcts.reward(old, new.ce)
         accuracy, forgetting = new.phi.unbind(-1)
         return {
-            **seen,
+            **quota,
             "reward": torch.where(old.seen, reward, torch.nan),
             "proxy accuracy": accuracy,
             "proxy forgetting": forgetting,
         }
 
     def _kept(self, choice: Choice) -> Choice:
-        """Return the choice as a state keeps it: without shares that no draw uses."""
+        """Return the choice as a state keeps it: without shares unless the sampler draws by them."""
         return choice if self.hcts.draws_by_share else choice._replace(share=ABSENT)
 
 
 def spaced(n: int, kept: int, device: torch.device) -> Tensor:
-    """Return `kept` evenly spaced places below `n`; of sorted subjects they keep class shares."""
+    """Return `kept` evenly spaced whole numbers below `n`.
+
+    Of subjects that are sorted by class, these places keep the classes' shares.
+    """
     steps = torch.arange(kept, device=device)
     return (2 * steps + 1) * n // (2 * kept)
 
 
 def n_learned(lane: Lane) -> int:
-    """Return the number of sites whose synthetic subjects the lane has."""
+    """Return the number of sites whose synthetic subjects are in the lane's memory."""
     return len(lane.state.choice.quota)
 
 
 def by_site(subjects: HeldOut | Memory, n_sites: int) -> Labelled:
-    """Return rows and labels (T, n) of the subjects of each site."""
+    """Return bank rows and labels (n_sites, n) of the subjects of each site."""
     return Labelled(subjects.rows.reshape(n_sites, -1), subjects.y.reshape(n_sites, -1))
 
 
 def candidates_by_site(lane: Lane) -> Labelled:
-    """Return rows and labels (T, C) of the candidates of each site."""
+    """Return bank rows and labels (T, C) of the candidates of each past site."""
     return by_site(lane.state.memory, n_learned(lane))
 
 
 def eval_by_row(model: Model, lane: Lane, bank: Inputs) -> Callable[[Tensor], Output]:
-    """Return a function from bank rows to the lane's evaluation-mode output."""
+    """Return the function that maps bank rows to the lane's evaluation-mode output.
+
+    `bank` has the prepared inputs of all rows.
+    """
     return lambda rows: eval_output(model, lane, gather(bank, rows))

@@ -8,7 +8,7 @@ from fcforge.replay.state import ABSENT, Absent, Network
 
 
 class Teacher(NamedTuple):
-    """A state that is a teacher while a site is learned, and nothing between sites."""
+    """State of a method with a teacher: the teacher network during a site, nothing between sites."""
 
     teacher: Network | Absent = ABSENT
 
@@ -31,7 +31,7 @@ class Taught(Method):
         return with_teacher(lane) if site.position > 0 else lane
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Drop the teacher: only the latest network is kept, and that is the lane's own."""
+        """Drop the teacher; the next one is the network that the lane has now."""
         return super().end_site(model, lane, site).with_state(teacher=ABSENT)
 
 

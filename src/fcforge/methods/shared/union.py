@@ -19,7 +19,7 @@ from fcforge.replay.state import RECOMPUTABLE, Network, Rows
 
 
 class UnionState(NamedTuple):
-    """Bank rows of all subjects so far, and the untrained network."""
+    """Bank rows of all training subjects so far, and the untrained network."""
 
     rows: Rows
     fresh: Annotated[Network, RECOMPUTABLE]
@@ -55,5 +55,5 @@ class OnUnion(Method):
         return torch.cat([lane.state.rows, site.rows])
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Keep the site's subjects."""
+        """Remember the site's training subjects."""
         return lane.with_state(rows=self.rows(lane, site))
