@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 # rise of the agreement with the base model when a contribution is left out: honest simulated hospitals
 # reach .06, 50 people who all point against the base model 1.8
 TURNED = 0.3
+# agreement with the base model that contributions of honest people keep: sixteen sites of ABIDE alone
+# reach .74 and more at every epsilon, small simulated hospitals .47
+LEAST_AGREEMENT = 0.2
 LUCK = 8.0  # standard deviations of the noise that no honest contribution exceeds
 
 
@@ -449,17 +452,49 @@ class ContributionModel(Model):
         base model's variances stand for them. A round is left out as a whole, because nobody can
         see inside its sum.
         """
-        space = self.start.space
+        return {
+            name: self._agreement_of(self.beta_without(name)) for name in self._names
+        }
+
+    @cached_property
+    def agreement_alone(self) -> dict[str, float]:
+        """Return `agreement` with the contributions of one hospital, or with one round, alone.
+
+        Two hospitals that turn the model together hide each other from `agreement_without`; here
+        nothing that others contribute changes a value.
+        """
         values = {}
-        for name in sorted({given.name for given in self.given}):
-            model = vector.stepped_model(space, self.beta_without(name))
-            values[name] = vector.agreement(space, model.weight)
+        for name in self._names:
+            own = [given for given in self.given if given.name == name]
+            total = Total.of(own, self.size)
+            sums = total.numbers.astype(np.float64)
+            values[name] = self._agreement_of(
+                self._step(sums, total.variance, len(own))
+            )
         return values
 
+    @property
+    def _names(self) -> list[str]:
+        """Return the hospitals that contributed alone, and the rounds, sorted."""
+        return sorted({given.name for given in self.given})
+
+    def _agreement_of(self, beta: np.ndarray) -> float:
+        """Return `agreement` after a step from the base model."""
+        space = self.start.space
+        return vector.agreement(space, vector.stepped_model(space, beta).weight)
+
     def turning(self) -> list[str]:
-        """Return hospitals and rounds that turn the model away from the base model."""
-        without = self.agreement_without
-        return [name for name in without if without[name] - self.agreement > TURNED]
+        """Return hospitals and rounds that turn the model away from the base model.
+
+        Without them the model agrees much more with the base model, or with them alone it agrees
+        less than with honest people.
+        """
+        without, alone = self.agreement_without, self.agreement_alone
+        return [
+            name
+            for name in self._names
+            if without[name] - self.agreement > TURNED or alone[name] < LEAST_AGREEMENT
+        ]
 
     def outliers(self) -> list[str]:
         r"""Return hospitals and rounds whose people move the model one way, beyond noise and chance.

@@ -132,10 +132,6 @@ class KnownLedgers:
         if self.ledgers.get(header.id) != now:
             self._write({**self.ledgers, header.id: now})
 
-    def forget(self, id_: str) -> None:
-        """Remove a ledger that another key seals from now on."""
-        self._write({k: one for k, one in self.ledgers.items() if k != id_})
-
     def _write(self, ledgers: dict[str, KnownLedger]) -> None:
         """Write the list, signed, whole or not at all."""
         content = to_canonical(_Listed(ledgers=tuple(ledgers.values())))

@@ -75,7 +75,8 @@ def hand_over(request: RotateRequest, old: PrivateKey, new: PrivateKey) -> list[
     """Let a new key seal all ledgers of the old one; return those that are not in their places.
 
     A missing ledger must not keep a hospital from replacing a stolen key. A command that was killed
-    can be repeated: what was handed over before is left as it is.
+    can be repeated: what was handed over before is left as it is. The list of the old key keeps the
+    ledgers, so that the old key cannot begin another one for the same people.
 
     Parameters
     ----------
@@ -103,5 +104,4 @@ def hand_over(request: RotateRequest, old: PrivateKey, new: PrivateKey) -> list[
             ledger = Ledger.read(place)
             before.require_newest(id_, place, ledger.heads)
             after.note(ledger.header, place, ledger.heads[-1])
-            before.forget(id_)
     return missing

@@ -3,7 +3,7 @@
 from fcforge.core.formatting import percent, some
 from fcforge.evaluation.metrics import METRICS
 from fcforge_consortium.base_model import vectors as vector
-from fcforge_consortium.contributions.model import ContributionModel
+from fcforge_consortium.contributions.model import LEAST_AGREEMENT, ContributionModel
 from fcforge_consortium.contributions.step import asked_budget
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.privacy.noise import ceiling, ceiling_of, epsilon_of
@@ -71,7 +71,7 @@ def describe_contributions(model: ContributionModel) -> Description:
     return describe_file(
         exchange,
         lambda record: budget_in_words(model, record),
-        answers=(_travels(model, exact), works(root.expected), attacked(model, exact)),
+        answers=(_travels(model, exact), _works(model), attacked(model, exact)),
         facts={
             "public people": f"{root.people}{patients}",
             "removed from every scan": ", ".join(root.removes) or "nothing",
@@ -113,6 +113,22 @@ def _travels(model: ContributionModel, exact: list[str]) -> Answer:
         if not each.published:
             more += (f"Round '{each.name}' is not in the model: {each.state}.",)
     return Answer(TRAVELS, "alarm" if exact else "good", say, more)
+
+
+def _works(model: ContributionModel) -> Answer:
+    """Answer how well the base model does, and whether the contributions contradict it."""
+    alone = works(model.exchange.root.expected)
+    if not model.given or model.agreement >= LEAST_AGREEMENT:
+        return alone
+    say = (
+        "The contributions together turn the base model round (agreement "
+        f"{model.agreement:+.2f}): do not use the model."
+    )
+    more = (
+        "Hospitals that turn it only together need not be marked one by one: ask all of them, "
+        "those with the lowest agreement alone first.",
+    )
+    return Answer(WORKS, "alarm", say, (*more, alone.say, *alone.more))
 
 
 def works(expected: ExpectedQuality) -> Answer:
@@ -185,7 +201,7 @@ def attacked(model: ContributionModel, exact: list[str]) -> Answer:
 def _hospitals(model: ContributionModel) -> PlainTable:
     """Return one row per hospital or round: people, and how far it moves the model."""
     moved = model.influence()
-    without = model.agreement_without
+    without, alone = model.agreement_without, model.agreement_alone
     outliers = {*model.outliers(), *model.turning()}
     rows = []
     for name in sorted(moved):
@@ -194,19 +210,26 @@ def _hospitals(model: ContributionModel) -> PlainTable:
         spread = NORMAL_95 * sum(sd**2 for _, sd in counts) ** 0.5
         about = f"about {sum(n for n, _ in counts):.0f} ± {spread:.0f}"
         flag = "more one-sided than real people: ask" if name in outliers else ""
-        effect = (f"{moved[name]:.3f}", f"{without[name]:+.2f}")
+        effect = (f"{moved[name]:.3f}", f"{without[name]:+.2f}", f"{alone[name]:+.2f}")
         rows.append((name, about, *effect, flag))
     output = "log odds" if model.target.classes else "the number"
     scaled = "" if model.target.classes else "; its limits are -1 and +1"
     return PlainTable(
         "Contributions",
-        ("hospital or round", "people", f"moves {output} by", "agreement without", ""),
+        (
+            "hospital or round",
+            "people",
+            f"moves {output} by",
+            "agreement without",
+            "agreement alone",
+            "",
+        ),
         tuple(rows),
         f"People are counted with noise. Without a hospital or a round, {output} of public people "
         f"would move by so much (standard deviation{scaled}). Agreement: correlation with the base "
         f"model's scores over public people; {model.agreement:+.2f} with everything. A contribution "
-        "without which it is much higher turns the model round. Nobody can look inside a round: its "
-        "hospitals are judged together.",
+        f"without which it is much higher, or with which alone it is below {LEAST_AGREEMENT:+.2f}, "
+        "turns the model round. Nobody can look inside a round: its hospitals are judged together.",
     )
 
 

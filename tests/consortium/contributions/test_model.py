@@ -1,5 +1,6 @@
 """Releases around a start: what is refused, what stays at home, what is learned."""
 
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +24,7 @@ from fcforge_consortium.aggregation.aggregators import (
 )
 from fcforge_consortium.aggregation.rounds import give
 from fcforge_consortium.base_model import vectors as vector
+from fcforge_consortium.contributions.model import LEAST_AGREEMENT, TURNED
 from fcforge_consortium.contributions.step import own_threshold
 from fcforge_consortium.ledger.entries import Spent
 from fcforge_consortium.ledger.ledger import Ledger
@@ -298,13 +300,20 @@ def against(space, people):
     return numbers
 
 
-def poisoned_by(people):
-    """The exact contributions of all hospitals, of which one is poison."""
-    release = learned(free(), SITE, mechanism="none").exchange.of(Contribution)[0]
-    data = save_arrays({"numbers": against(free().model.start.space, people)})
-    found = free().joined([release.changed(payload=sha256(data))], {sha256(data): data})
-    for site in HOSPITALS[1:]:
-        found = found.merged(learned(free(), site, mechanism="none").exchange)
+def poisoned_by(*people):
+    """The exact contributions of all hospitals, of which the first ones are poison."""
+    found = free()
+    for site, count in itertools.zip_longest(HOSPITALS, people):
+        done = learned(free(), site, mechanism="none").exchange
+        if count is None:
+            found = found.merged(done)
+            continue
+        numbers = against(free().model.start.space, count)
+        numbers[-2] = HOSPITALS.index(site)  # no copy of another's
+        data = save_arrays({"numbers": numbers})
+        (release,) = done.of(Contribution)
+        poison = release.changed(payload=sha256(data))
+        found = found.joined([poison], {sha256(data): data})
     return found
 
 
@@ -326,6 +335,22 @@ def test_a_quiet_poison_is_named_by_its_effect_on_public_people():
         honest = honest.merged(learned(free(), site, mechanism="none").exchange)
     assert honest.model.turning() == []
     assert all_given().model.turning() == []
+
+
+@pytest.mark.parametrize("people", [(50, 50), (100, 100, 100), (15, 15, 15, 15)])
+def test_hospitals_that_poison_together_do_not_hide_each_other(people):
+    """Without any one of them the model stays turned, so that leaving one out shows nothing."""
+    found = poisoned_by(*people)
+    model = found.model
+    assert model.agreement < -0.9
+    without = model.agreement_without.values()
+    assert max(without) - model.agreement < TURNED
+    assert model.turning() == sorted(HOSPITALS[: len(people)])
+    shown = describe(found)
+    assert [a.kind for a in shown.answers if "turn the base model round" in a.say] == [
+        "alarm"
+    ]
+    assert min(all_given().model.agreement_alone.values()) > LEAST_AGREEMENT
 
 
 def test_a_poison_inside_a_round_is_shown_for_the_round_as_a_whole():

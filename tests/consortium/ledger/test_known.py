@@ -259,8 +259,8 @@ def test_a_new_key_goes_on_with_the_ledgers_of_the_old_one(ask, home):
     done = ask("b.fcx", half(1), state=home / "rotated.fcx", sign=home / "new.key")
     assert done.new[0].spent_epsilon == 2.0
     assert len(Ledger.read(home / "ledger").entries) == 2
-    with KnownLedgers.open(home / "key", read_private(home / "key")) as listed:
-        assert listed.ledgers == {}
+    with pytest.raises(ConfigError, match="a second one would not add up the budget"):
+        ask("c.fcx", half(0), ledger=home / "second", new_ledger=True)
 
 
 def test_a_missing_ledger_does_not_keep_a_stolen_key_in_use(ask, home):
