@@ -1,4 +1,4 @@
-"""Why a model said so, in pictures: a glass brain, a chord plot, networks, tables of edges."""
+"""Page of an explanation: glass brain, chord plot, networks, and tables of edges."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,18 +9,17 @@ from markupsafe import Markup
 
 from fcforge.core.files import write_text
 from fcforge.core.formatting import counted, number
-from fcforge.evaluation import explanation
-from fcforge.evaluation.explanation import Explanation, by_network, networks_of
+from fcforge.evaluation.explanation import NOBODY, Explanation, by_network, networks_of
 from fcforge.report import brains, cells, figures
 from fcforge.report.brains import Dot, Edge
 from fcforge.report.figures import CONTROL, NETWORKS, PATIENT
 from fcforge.report.html import Section, macro, picture, sections_page
 from fcforge.report.tables import Heading, Table
 
-EDGES = 30  # in a picture
-LISTED = 12  # lines of a table
+EDGES = 30  # edges in a picture
+LISTED = 12  # rows of a table
 SHOWN = 10  # scans on a page
-CSV_EDGES = 500  # of each scan
+CSV_EDGES = 500  # edges of each scan in edges.csv
 ADDS = "adds to the log odds"
 TIMES = "times the average edge"
 
@@ -47,87 +46,106 @@ def network_colours(systems: Sequence[str]) -> dict[str, str]:
 
 
 def strongest(values: np.ndarray, n: int) -> np.ndarray:
-    """Return places of the `n` largest values that are not zero, largest first."""
+    """Return the indices of the `n` largest absolute values that are not zero, largest first."""
     order = np.argsort(-np.abs(values), kind="stable")[:n]
     return order[values[order] != 0]
 
 
-def between_networks(found: Explanation) -> np.ndarray:
-    """Return the mean strength of the edges within and between networks over the mean of all, (S, S).
+def between_networks(explanation: Explanation) -> np.ndarray:
+    """Return the relative strength of the edges within and between S networks, shape (S, S).
 
-    1 is an average edge; NaN where a network has no edge of its own.
+    It is the mean strength of the edges of a pair of networks over that of all edges, so that 1 is
+    average; NaN where a network has no edge within it.
     """
-    strength = by_network(found.atlas, found.matrix(values=found.strength))
-    n_edges = by_network(found.atlas, 1 - np.eye(found.atlas.n_rois))
+    strength = by_network(
+        explanation.atlas, explanation.matrix(values=explanation.strength)
+    )
+    n_edges = by_network(explanation.atlas, 1 - np.eye(explanation.atlas.n_rois))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return strength / n_edges / found.strength.mean()
+        return strength / n_edges / explanation.strength.mean()
 
 
 def _pictures(
-    found: Explanation, values: np.ndarray, what: str, rois: np.ndarray, of_rois: str
+    explanation: Explanation,
+    values: np.ndarray,
+    meaning: str,
+    rois: np.ndarray,
+    roi_meaning: str,
 ) -> tuple[Markup | str, ...]:
-    """Return the strongest of some values on a glass brain and as chords, with a legend.
+    """Return the strongest edges on a glass brain and as chords, with a legend.
 
-    Red edges speak for the positive class, blue ones against it. There is no glass brain where
-    places are not known.
+    Red edges speak for the positive class, blue ones against it. Without coordinates of the ROIs
+    there is no glass brain.
 
     Parameters
     ----------
-    found : Explanation
+    explanation : Explanation
     values : ndarray of shape (n_edges,)
-        Signed.
-    what : str
-        Meaning of a value, for the text at the pointer.
+        Signed value of each edge.
+    meaning : str
+        Meaning of an edge's value, for the text at the pointer.
     rois : ndarray of shape (n_rois,)
-        Value of each ROI, and `of_rois` its meaning.
-    of_rois : str
+        Value of each ROI.
+    roi_meaning : str
+        Meaning of an ROI's value, for the text at the pointer.
     """
     top = strongest(values, EDGES)
     if not len(top):
         return ()
-    atlas = found.atlas
+    atlas = explanation.atlas
     pairs = list(zip(*np.triu_indices(atlas.n_rois, 1), strict=True))
     largest = float(np.abs(values).max())
     edges, chords = [], []
-    for place in top[::-1]:  # the strongest on top
-        first, second = (int(end) for end in pairs[place])
-        value = float(values[place])
+    for index in top[::-1]:  # the strongest on top
+        first, second = (int(end) for end in pairs[index])
+        value = float(values[index])
         share = abs(value) / largest
         colour = PATIENT if value > 0 else CONTROL
         text = (
             f"{atlas.roi_names[first]} \N{EN DASH} {atlas.roi_names[second]}: "
-            f"{number(value, 3, sign=True)} {what}"
+            f"{number(value, 3, sign=True)} {meaning}"
         )
         edges.append(Edge(first, second, colour, 0.5 + 2.0 * share, text))
         chords.append(Edge(first, second, colour, 0.5 + 1.5 * share, text))
     colours = network_colours(atlas.systems)
-    shown = []
+    pictures = []
     if len(atlas.places):
-        shown.append(
+        pictures.append(
             brains.glass_brain(
                 atlas.places,
-                _dots(found, rois, of_rois, colours),
+                _dots(explanation, rois, roi_meaning, colours),
                 edges,
                 f"Glass brain with the {len(top)} strongest edges",
             )
         )
     systems, names = atlas.systems, atlas.roi_names
     label = f"Chord plot with the {len(top)} strongest edges"
-    shown.append(brains.chord_plot(systems, names, colours, chords, label))
+    pictures.append(brains.chord_plot(systems, names, colours, chords, label))
     items = [
-        ("bar", PATIENT, f"speaks for {found.positive}"),
+        ("bar", PATIENT, f"speaks for {explanation.positive}"),
         ("bar", CONTROL, "speaks against"),
     ]
     if networks_of(atlas):
         items += [("dot", colour, name) for name, colour in colours.items()]
-    return (macro("brain", Markup("").join(shown), items),)
+    return (macro("brain", Markup("").join(pictures), items),)
 
 
 def _dots(
-    found: Explanation, rois: np.ndarray, meaning: str, colours: dict[str, str]
+    explanation: Explanation, rois: np.ndarray, meaning: str, colours: dict[str, str]
 ) -> list[Dot]:
-    """Return all ROIs, large where their value is, small ones last."""
-    atlas = found.atlas
+    """Return a dot for each ROI, its size by the size of its value; small dots are drawn last.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    rois : ndarray of shape (n_rois,)
+        Value of each ROI.
+    meaning : str
+        Meaning of a value, for the text at the pointer.
+    colours : dict of str to str
+        Colour of each network.
+    """
+    atlas = explanation.atlas
     largest = max(float(np.abs(rois).max()), 1e-12)
     dots = []
     for roi in np.argsort(-np.abs(rois), kind="stable").tolist():
@@ -140,9 +158,14 @@ def _dots(
     return dots
 
 
-def _network_table(found: Explanation, sums: np.ndarray, head: str) -> Table | str:
-    """Return the largest of sums (S, S) within and between networks; nothing where none are known."""
-    names = networks_of(found.atlas)
+def _network_table(
+    explanation: Explanation, sums: np.ndarray, head: str
+) -> Table | str:
+    """Return a table of the largest sums (S, S) within and between networks.
+
+    It is empty if the networks are not known. `head` is the heading of the sums.
+    """
+    names = networks_of(explanation.atlas)
     if not names:
         return ""
     i, j = np.triu_indices(len(names))
@@ -155,143 +178,153 @@ def _network_table(found: Explanation, sums: np.ndarray, head: str) -> Table | s
 
 def _sum_table(
     title: str,
-    what: str,
+    first_head: str,
     names: Sequence[str],
     sums: np.ndarray,
     head: str,
     note: str = "",
 ) -> Table:
+    """Return a table of the `LISTED` largest sums (n,) with their n names."""
     signed = bool((sums < 0).any())
     rows = []
-    for place in strongest(sums, LISTED):
-        added = number(sums[place], 3, sign=signed)
-        rows.append((names[place], added))
-    return Table.of((what, head), rows, title=title, note=note)
+    for index in strongest(sums, LISTED):
+        text = number(sums[index], 3, sign=signed)
+        rows.append((names[index], text))
+    return Table.of((first_head, head), rows, title=title, note=note)
 
 
-def uses(found: Explanation) -> tuple[Any, ...]:
-    """Return figures and tables of the edges that a model uses."""
-    times = found.strength / found.strength.mean()
-    matrix = found.matrix(values=times)
+def uses(explanation: Explanation) -> tuple[Any, ...]:
+    """Return figures and tables of the edges that a model uses, over all scans of an explanation."""
+    strength = explanation.strength / explanation.strength.mean()
+    matrix = explanation.matrix(values=strength)
     # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
     figure = figures.fc_figure(
         matrix,
-        found.atlas.systems,
+        explanation.atlas.systems,
         TIMES,
         cmap=figures.SEQUENTIAL,
         vmin=0.0,
         vmax=np.quantile(matrix, 0.995),
     )
-    signed = np.where(found.slope.mean(0) < 0, -times, times)
-    of_rois = found.matrix(values=times).sum(1) / (found.atlas.n_rois - 1)
-    order = figures.by_system(found.atlas.systems)[0]
-    names = [found.atlas.roi_names[k] for k in order]
+    signed = np.where(explanation.slope.mean(0) < 0, -strength, strength)
+    roi_strength = explanation.matrix(values=strength).sum(1) / (
+        explanation.atlas.n_rois - 1
+    )
+    order = figures.by_system(explanation.atlas.systems)[0]
+    names = [explanation.atlas.roi_names[k] for k in order]
     values = cells.content(matrix[np.ix_(order, order)], names, names)
     area = cells.over_axes(figure.axes[0], values)
     return (
-        *_pictures(found, signed, TIMES, of_rois, f"{TIMES}, mean over its edges"),
+        *_pictures(
+            explanation, signed, TIMES, roi_strength, f"{TIMES}, mean over its edges"
+        ),
         picture(figure, "strength of every edge in the model's answer", cells=[area]),
-        _network_table(found, between_networks(found), TIMES),
+        _network_table(explanation, between_networks(explanation), TIMES),
     )
 
 
 def edge_names(names: Sequence[str]) -> list[str]:
-    """Return both ROIs of every edge."""
+    """Return a name of every edge, its two ROIs, from the names of the ROIs."""
     ends = zip(*np.triu_indices(len(names), 1), strict=True)
     return [f"{names[a]} – {names[b]}" for a, b in ends]
 
 
 # -- the page of `predict --explain` --------------------------------------------------------------
-def write_explanation(found: Explanation, folder: Path, model: str) -> None:
+def write_explanation(explanation: Explanation, folder: Path, model: str) -> None:
     """Write edges.csv, matrices.npz and index.html into a folder; `model` is the file's id.
 
     They hold edges of patients' scans: only their owner may read them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    found.to_csv(folder / "edges.csv", CSV_EDGES)
-    found.to_npz(folder / "matrices.npz")
-    page = explanation_page(found, model)
+    explanation.to_csv(folder / "edges.csv", CSV_EDGES)
+    explanation.to_npz(folder / "matrices.npz")
+    page = explanation_page(explanation, model)
     write_text(folder / "index.html", page, private=True)
 
 
-def explanation_page(found: Explanation, model: str) -> str:
-    """Return the page: one section for each of the first `SHOWN` scans."""
-    n_scans = len(found.subjects)
-    sections = [_scan_section(found, k) for k in range(min(SHOWN, n_scans))]
+def explanation_page(explanation: Explanation, model: str) -> str:
+    """Return the HTML page, with a section for each of the first `SHOWN` scans; `model` is the file's id."""
+    n_scans = len(explanation.subjects)
+    sections = [_scan_section(explanation, k) for k in range(min(SHOWN, n_scans))]
     notes = [("caution", CAUTION)]
-    if found.reference == explanation.NOBODY:
+    if explanation.reference == NOBODY:
         notes.append(("caution", IN_COMMON))
     if n_scans > SHOWN:
-        left = counted(n_scans - SHOWN, "further scan")
-        notes.append(("note", f"{left} in edges.csv and matrices.npz."))
-    how = "exact: the terms of a linear model"
-    if not found.exact:
-        how = "integrated gradients"
+        further = counted(n_scans - SHOWN, "further scan")
+        notes.append(("note", f"{further} in edges.csv and matrices.npz."))
+    method = "exact: the terms of a linear model"
+    if not explanation.exact:
+        method = "integrated gradients"
     lead = (
-        f"What moved the log odds of the class '{found.positive}', edge by edge, against "
-        f"{found.reference} ({how})."
+        f"What moved the log odds of the class '{explanation.positive}', edge by edge, against "
+        f"{explanation.reference} ({method})."
     )
     kind = f"explanation of exchange file {model[:12]}"
     return sections_page("Why it said so", kind, sections, lead, warnings=notes)
 
 
-def _scan_section(found: Explanation, k: int) -> Section:
-    rois = found.atlas.roi_names
+def _scan_section(explanation: Explanation, k: int) -> Section:
+    """Return the section of scan `k`: sentences, pictures, deletion test and tables."""
+    rois = explanation.atlas.roi_names
     networks = np.zeros((0, 0))
-    if networks_of(found.atlas):
-        networks = found.networks(k).to_numpy()
+    if networks_of(explanation.atlas):
+        networks = explanation.networks(k).to_numpy()
     pairs = edge_names(rois)
-    each = found.contribution[k]
-    tested = found.deletion
-    random = tested.random[k]
-    rois_added = found.rois(k)
+    contributions = explanation.contribution[k]
+    deletion_test = explanation.deletion
+    random = deletion_test.random[k]
+    rois_added = explanation.rois(k)
     tables = (
-        _edge_table(found, k, pairs),
+        _edge_table(explanation, k, pairs),
         _sum_table("ROIs", "ROI", rois, rois_added, ADDS, HALVES),
-        _network_table(found, networks, ADDS),
+        _network_table(explanation, networks, ADDS),
     )
     content = Section("", tables).html()
     parts = (
-        _sum_words(found, k),
-        *_pictures(found, each, ADDS, rois_added, f"{ADDS}, half of its edges"),
-        f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference "
-        f"the log odds move by {number(float(tested.explained[k]), 2)} towards it; with as many "
+        _sum_words(explanation, k),
+        *_pictures(
+            explanation, contributions, ADDS, rois_added, f"{ADDS}, half of its edges"
+        ),
+        f"Deletion test: with its {counted(deletion_test.k, 'strongest edge')} set to the reference "
+        f"the log odds move by {number(float(deletion_test.explained[k]), 2)} towards it; with as many "
         f"random edges by {number(random.mean(), 2)} (mean of {len(random)} draws).",
         macro("folded", "Edges, ROIs and networks as tables", content),
     )
-    return Section(found.subjects[k], parts)
+    return Section(explanation.subjects[k], parts)
 
 
-def _edge_table(found: Explanation, k: int, pairs: Sequence[str]) -> Table:
-    """Return the strongest edges of a scan with FC, that of the reference, and what they add."""
-    each = found.contribution[k]
+def _edge_table(explanation: Explanation, k: int, pairs: Sequence[str]) -> Table:
+    """Return a table of scan k's strongest edges: FC, FC of the reference, contribution."""
+    contributions = explanation.contribution[k]
     rows = []
-    for place in strongest(each, EDGES):
-        numbers = (found.fc[k][place], found.reference_fc[place])
-        cells_of = [number(float(value), 2, sign=True) for value in numbers]
-        rows.append((pairs[place], *cells_of, number(each[place], 3, sign=True)))
+    for index in strongest(contributions, EDGES):
+        numbers = (explanation.fc[k][index], explanation.reference_fc[index])
+        fc_texts = [number(float(value), 2, sign=True) for value in numbers]
+        rows.append(
+            (pairs[index], *fc_texts, number(contributions[index], 3, sign=True))
+        )
     heads = ("edge", "FC", Heading("reference", "FC of the reference scan."), ADDS)
     return Table.of(heads, rows, title="Strongest edges", note=NOT_MEASURED)
 
 
-def _sum_words(found: Explanation, k: int) -> str:
-    """Return how the edges add up to the log odds, and how concentrated they are."""
-    total = found.score[k]
-    base = found.base[k]
-    each = found.contribution[k]
+def _sum_words(explanation: Explanation, k: int) -> str:
+    """Return sentences on how scan k's edges add up to its log odds, and how few edges matter."""
+    total = explanation.score[k]
+    base = explanation.base[k]
+    contributions = explanation.contribution[k]
 
     def signed(value: float) -> str:
         return number(value, 2, sign=True)
 
     words = (
         f"Log odds {signed(total)} = {signed(base)} (reference) "
-        f"{signed(each.clip(0, None).sum())} (edges that speak for {found.positive}) "
-        f"{signed(each.clip(None, 0).sum())} (edges against)"
+        f"{signed(contributions.clip(0, None).sum())} (edges that speak for {explanation.positive}) "
+        f"{signed(contributions.clip(None, 0).sum())} (edges against)"
     )
-    gap = found.gap[k]
+    gap = explanation.gap[k]
     if abs(gap) > 0.01 * max(abs(total - base), 1e-9):
         words += f" {signed(gap)} (not explained by edges)"
-    size = -np.sort(-np.abs(each))
+    size = -np.sort(-np.abs(contributions))
     movement = max(size.sum(), 1e-12)
     n_shown = min(EDGES, len(size))
     share = 100 * size[:n_shown].sum() / movement

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EVERYBODY = "all subjects"
-LANES = (0.5, 0.28, 0.72, 0.4, 0.6)  # heights of dots side by side, shares of a strip
-BINS = 40
+HEIGHTS = (0.5, 0.28, 0.72, 0.4, 0.6)  # of successive dots, shares of a strip
+BINS = 40  # bars of the histogram
 DISTANCE_MM = 10  # width of a bin
-LEAST_EDGES = 10  # in a bin
+LEAST_EDGES = 10  # bins with fewer edges are not drawn
 
 
 # -- distributions ---------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ def distributions(table: pd.DataFrame) -> tuple[Markup, list[str]]:
     Parameters
     ----------
     table : DataFrame
-        Of `fcforge.imaging.group_quality.quality_table`.
+        Result of `fcforge.imaging.group_quality.quality_table`, one row per subject.
     """
     cards, unknown = [], []
     for measure in MEASURES:
@@ -47,6 +47,7 @@ def distributions(table: pd.DataFrame) -> tuple[Markup, list[str]]:
 
 
 def _card(measure: Measure, values: np.ndarray, table: pd.DataFrame) -> Markup:
+    """Return one measure's card: title, meaning, and a strip of subjects for each site."""
     low, high = np.nanmin(values), np.nanmax(values)
     room = 0.03 * (high - low) or 0.02 * abs(high) or 1.0
     low = max(low - room, 0.0) if low >= 0 else low - room
@@ -55,10 +56,10 @@ def _card(measure: Measure, values: np.ndarray, table: pd.DataFrame) -> Markup:
     names = [EVERYBODY] if sites is None else sorted(set(sites))
     strips = []
     for name in names:
-        here = (
+        at_site = (
             np.ones(len(table), bool) if sites is None else (sites == name).to_numpy()
         )
-        strips.append(_strip(name, here, values, (low, high), measure, table))
+        strips.append(_strip(name, at_site, values, (low, high), measure, table))
     ends = Markup(
         '<div class="strip"><b></b><div class="ends"><span>{}</span><span>{}</span></div></div>'
     ).format(*_ends(low, high, measure))
@@ -72,45 +73,61 @@ def _card(measure: Measure, values: np.ndarray, table: pd.DataFrame) -> Markup:
 
 def _strip(
     name: str,
-    here: np.ndarray,
+    members: np.ndarray,
     values: np.ndarray,
     limits: tuple[float, float],
     measure: Measure,
     table: pd.DataFrame,
 ) -> Markup:
+    """Return a strip with a dot per subject of a site and a line at their median.
+
+    Parameters
+    ----------
+    name : str
+        Name of the site.
+    members : ndarray of shape (n,), bool
+        Who of all subjects is of the site.
+    values : ndarray of shape (n,)
+        Values of the measure.
+    limits : pair of float
+        Ends of the axis.
+    measure : Measure
+    table : DataFrame
+        Ids and flags of the n subjects.
+    """
     low, high = limits
-    rows = np.flatnonzero(here & np.isfinite(values))
+    rows = np.flatnonzero(members & np.isfinite(values))
     rows = rows[np.argsort(values[rows], kind="stable")]
     dots = []
     for k, row in enumerate(rows):
-        who = str(table["participant_id"].iloc[row])
+        subject = str(table["participant_id"].iloc[row])
         reason = str(table["flags"].iloc[row])
-        text = f"{who}: {_value(values[row], measure)}"
+        text = f"{subject}: {_value(values[row], measure)}"
         if reason:
             text += f" \N{EM DASH} {reason}"
         look = "flagged" if reason else ""
         dot = Markup(
             '<a href="{}" class="{}" style="left:{:.1f}%;top:{:.0f}%" data-tip="{}" aria-label="{}"></a>'
         )
-        left = 100 * (values[row] - low) / (high - low)
-        shown = printable(text)
-        page = f"{who}.html"
-        top = 100 * LANES[k % len(LANES)]
-        dots.append(dot.format(page, look, left, top, shown, shown))
+        position = 100 * (values[row] - low) / (high - low)
+        label = printable(text)
+        page = f"{subject}.html"
+        height = 100 * HEIGHTS[k % len(HEIGHTS)]
+        dots.append(dot.format(page, look, position, height, label, label))
     line = Markup("")
     if len(rows):
         middle = float(np.median(values[rows]))
-        place = 100 * (middle - low) / (high - low)
+        median_position = 100 * (middle - low) / (high - low)
         tip = f"{name}: median {_value(middle, measure)}, {len(rows)} subjects"
         line = Markup('<i style="left:{:.1f}%" data-tip="{}"></i>').format(
-            place, printable(tip)
+            median_position, printable(tip)
         )
     strip = '<div class="strip"><b>{}</b><div>{}{}</div></div>'
     return Markup(strip).format(printable(name), line, Markup("").join(dots))
 
 
 def _ends(low: float, high: float, measure: Measure) -> tuple[str, str]:
-    """Return both ends of an axis, with as many digits as tell them apart."""
+    """Return the labels of both ends of an axis, with enough digits to differ."""
     for digits in range(measure.digits, measure.digits + 6):
         ends = [_value(end, measure._replace(digits=digits)) for end in (low, high)]
         if ends[0] != ends[1]:
@@ -119,18 +136,19 @@ def _ends(low: float, high: float, measure: Measure) -> tuple[str, str]:
 
 
 def _value(value: float, measure: Measure) -> str:
+    """Return a value of a measure with its unit."""
     text = number(float(value), measure.digits)
     return f"{text} {measure.unit}" if measure.unit else text
 
 
 # -- QC-FC -----------------------------------------------------------------------------------------
-def qc_fc_parts(found: QCFC) -> tuple[Any, ...]:
-    """Return tables and pictures of QC-FC, or the sentence why it cannot be computed."""
-    if found.after is None:
-        return (found.problem,)
-    stages = [("after denoising", found.after)]
-    if found.before is not None:
-        stages.insert(0, ("before denoising", found.before))
+def qc_fc_parts(qcfc: QCFC) -> tuple[Any, ...]:
+    """Return table and pictures of QC-FC (correlation of edges with motion), or why there is none."""
+    if qcfc.after is None:
+        return (qcfc.problem,)
+    stages = [("after denoising", qcfc.after)]
+    if qcfc.before is not None:
+        stages.insert(0, ("before denoising", qcfc.before))
     heads = (
         Heading("edges", words=True),
         Heading("median |r|", "Median size of the correlation of an edge with motion."),
@@ -149,46 +167,53 @@ def qc_fc_parts(found: QCFC) -> tuple[Any, ...]:
         )
         for name, link in stages
     ]
-    rows.append(
-        ("by chance", number(found.expected_median, 3), "5.0 %", number(0.0, 2))
-    )
+    rows.append(("by chance", number(qcfc.expected_median, 3), "5.0 %", number(0.0, 2)))
     table = Table.of(heads, rows, quiet=frozenset({len(rows) - 1}))
     lines = [("", "after denoising")]
-    if found.before is not None:
+    if qcfc.before is not None:
         lines.append(("l-ref", "before denoising"))
-    pictures = [("Correlation of edges with motion", _histogram(found))]
-    n_known = int(np.isfinite(found.after.r).sum())
+    pictures = [("Correlation of edges with motion", _histogram(qcfc))]
+    n_known = int(np.isfinite(qcfc.after.r).sum())
     left_out = ""
-    if n_known < len(found.after.r):
+    if n_known < len(qcfc.after.r):
         left_out = (
-            f"{len(found.after.r) - n_known} of {len(found.after.r)} edges are left out, because an "
+            f"{len(qcfc.after.r) - n_known} of {len(qcfc.after.r)} edges are left out, because an "
             "ROI of theirs has no signal in some subject."
         )
-    against = "The distances between the ROIs are unknown."
-    if len(found.distance):
-        pictures.append(("Against the distance between the ROIs", _by_distance(found)))
-        against = ""
-    return (table, macro("pair", pictures), macro("legend", lines), against, left_out)
+    no_distances = "The distances between the ROIs are unknown."
+    if len(qcfc.distance):
+        pictures.append(("Against the distance between the ROIs", _by_distance(qcfc)))
+        no_distances = ""
+    return (
+        table,
+        macro("pair", pictures),
+        macro("legend", lines),
+        no_distances,
+        left_out,
+    )
 
 
-def _histogram(found: QCFC) -> Markup:
+def _histogram(qcfc: QCFC) -> Markup:
+    """Return the histogram of the edges' correlation with motion, with values at the pointer."""
     areas: list[Cells] = []
-    figure = _draw_histogram(found, areas)
+    figure = _draw_histogram(qcfc, areas)
     return picture(figure, "Histogram of the correlation with motion", cells=areas)
 
 
-def _stages(found: QCFC) -> list[tuple[str, MotionLink, dict[str, Any]]]:
+def _stages(qcfc: QCFC) -> list[tuple[str, MotionLink, dict[str, Any]]]:
+    """Return name, QC-FC and line style after denoising and, if it is known, before."""
     solid = {"color": ACCENT, "lw": 1.8}
     dashed = {"color": MUTED, "lw": 1.6, "ls": "--"}
-    stages = [("after", found.after, solid), ("before", found.before, dashed)]
+    stages = [("after", qcfc.after, solid), ("before", qcfc.before, dashed)]
     return [(name, link, look) for name, link, look in stages if link is not None]
 
 
 @in_page_style
-def _draw_histogram(found: QCFC, areas: list[Cells]) -> "Figure":
+def _draw_histogram(qcfc: QCFC, areas: list[Cells]) -> "Figure":
+    """Draw the histogram, and append the rectangle with its values to `areas`."""
     figure = new_figure(5.1, 2.6, left=0.12, right=0.97, top=0.88, bottom=0.24)
     axes = figure.subplots()
-    stages = _stages(found)
+    stages = _stages(qcfc)
     largest = max(float(np.nanmax(np.abs(link.r))) for _, link, _ in stages)
     limit = min(1.0, np.ceil(10 * largest) / 10)
     bins = np.linspace(-limit, limit, BINS + 1)
@@ -206,59 +231,63 @@ def _draw_histogram(found: QCFC, areas: list[Cells]) -> "Figure":
         f"r {number(a, 2, sign=True)} to {number(b, 2, sign=True)}, % of edges"
         for a, b in pairwise(bins)
     ]
-    made = cells.content(
+    content = cells.content(
         np.stack(counts), [name for name, *_ in stages], names, digits=1, every_row=True
     )
-    areas.append(over_axes(axes, made))
+    areas.append(over_axes(axes, content))
     return figure
 
 
-def _by_distance(found: QCFC) -> Markup:
+def _by_distance(qcfc: QCFC) -> Markup:
+    """Return QC-FC against the distance between two ROIs, with values at the pointer."""
     areas: list[Cells] = []
-    figure = _draw_by_distance(found, areas)
+    figure = _draw_by_distance(qcfc, areas)
     return picture(figure, "QC-FC against distance", cells=areas)
 
 
 @in_page_style
-def _draw_by_distance(found: QCFC, areas: list[Cells]) -> "Figure":
-    """Draw the mean of QC-FC in bins of distance, with the middle half of the edges shaded."""
+def _draw_by_distance(qcfc: QCFC, areas: list[Cells]) -> "Figure":
+    """Draw the mean of QC-FC in bins of distance, with the middle half of the edges shaded.
+
+    The rectangle with the values is appended to `areas`.
+    """
     figure = new_figure(5.1, 2.6, left=0.14, right=0.97, top=0.88, bottom=0.24)
     axes = figure.subplots()
-    top = DISTANCE_MM * np.ceil((found.distance.max() + 1e-6) / DISTANCE_MM)
-    bins = np.arange(0, top + DISTANCE_MM, DISTANCE_MM)
+    longest = DISTANCE_MM * np.ceil((qcfc.distance.max() + 1e-6) / DISTANCE_MM)
+    bins = np.arange(0, longest + DISTANCE_MM, DISTANCE_MM)
     middle = (bins[1:] + bins[:-1]) / 2
     lines = []
-    stages = _stages(found)
+    stages = _stages(qcfc)
     for k, (_, link, look) in enumerate(stages):
-        low, mean, high = _binned(link.r, found.distance, bins)
+        low, mean, high = _binned(link.r, qcfc.distance, bins)
         axes.plot(middle, mean, **look)
         if k == 0:
             axes.fill_between(middle, low, high, color=ACCENT, alpha=0.17, lw=0)
         lines.append(mean)
     axes.axhline(0, color=MUTED, lw=0.8)
-    axes.set(xlim=(0, top), xlabel="distance, mm")
+    axes.set(xlim=(0, longest), xlabel="distance, mm")
     axes.set_title("mean r, middle half of edges shaded")
     axes.locator_params(axis="x", nbins=5)
     names = [f"{a:.0f} to {b:.0f} mm, mean r" for a, b in pairwise(bins)]
-    made = cells.content(
+    content = cells.content(
         np.stack(lines), [name for name, *_ in stages], names, every_row=True
     )
-    areas.append(over_axes(axes, made))
+    areas.append(over_axes(axes, content))
     return figure
 
 
 def _binned(
     r: np.ndarray, distance: np.ndarray, bins: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return lower quartile, mean and upper quartile in each bin; NaN for bins of few edges."""
-    out = np.full((3, len(bins) - 1), np.nan)
-    place = np.digitize(distance, bins) - 1
+    """Return lower quartile, mean and upper quartile of r in each bin of distance; NaN for few edges."""
+    summary = np.full((3, len(bins) - 1), np.nan)
+    bin_of = np.digitize(distance, bins) - 1
     for k in range(len(bins) - 1):
-        here = r[(place == k) & np.isfinite(r)]
-        if len(here) >= LEAST_EDGES:
-            low, high = np.quantile(here, [0.25, 0.75])
-            out[:, k] = low, here.mean(), high
-    return out[0], out[1], out[2]
+        members = r[(bin_of == k) & np.isfinite(r)]
+        if len(members) >= LEAST_EDGES:
+            low, high = np.quantile(members, [0.25, 0.75])
+            summary[:, k] = low, members.mean(), high
+    return summary[0], summary[1], summary[2]
 
 
 # -- table -----------------------------------------------------------------------------------------

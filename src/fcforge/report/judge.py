@@ -1,4 +1,4 @@
-"""Judged generators: Markdown tables, one self-contained page, a section of a run's page."""
+"""Results of `fcforge judge` as Markdown tables and as an HTML page."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ PICTURED = (
     "none below zero."
 )
 SPECTRA_INKS = (figures.INK, *figures.SERIES)
-LOWEST = -0.6  # of the axes of edge means, unless a generator goes below
+LOWEST = -0.6  # lower end of the axes of edge means, unless a generator goes below
 
 # Groups of metrics; every group is one table with a line per generator.
 FIDELITY = {
@@ -76,81 +76,95 @@ ACCURACY = {"acc": "ACC", "pre": "PRE", "rec": "REC", "f1": "F1"}
 
 
 def write_judgement(folder: Path) -> str:
-    """Write ``judge.html`` and ``tables.md`` of a judged folder, and return the latter."""
-    found = read_judgement(folder)
-    warned = [f"**{text}**\n" for text in judged.collapse_list(found.records)]
-    shown = [f"### {table.markdown()}" for table in tables_of(found)]
-    text = "\n".join([f"## {found.title}", "", *warned, *shown, READING, ""])
+    """Write ``judge.html`` and ``tables.md`` into a judged folder, and return the text of the latter."""
+    judgement = read_judgement(folder)
+    warned = [f"**{text}**\n" for text in judged.collapse_list(judgement.records)]
+    printed_tables = [f"### {table.markdown()}" for table in tables_of(judgement)]
+    text = "\n".join(
+        [f"## {judgement.title}", "", *warned, *printed_tables, READING, ""]
+    )
     write_text(folder / "tables.md", text)
-    write_text(folder / "judge.html", page_of(found))
+    write_text(folder / "judge.html", page_of(judgement))
     return text
 
 
-def page_of(found: Judgement, home: str = "") -> str:
-    """Return the page as text."""
-    said = [("serious", text) for text in judged.collapse_list(found.records)]
-    p = found.portraits  # the first is the real one
-    low = min(LOWEST, float(p.edge_mean.min()) - 0.05)
+def page_of(judgement: Judgement, home: str = "") -> str:
+    """Return the HTML page of a judgement; `home` is the address of the overview, if there is one."""
+    warnings = [("serious", text) for text in judged.collapse_list(judgement.records)]
+    pictured = judgement.portraits  # the first is the real one
+    low = min(LOWEST, float(pictured.edge_mean.min()) - 0.05)
     cards = []
-    for k, name in enumerate(p.rows):
-        r = np.corrcoef(p.edge_mean[0], p.edge_mean[k])[0, 1]
+    for k, name in enumerate(pictured.rows):
+        r = np.corrcoef(pictured.edge_mean[0], pictured.edge_mean[k])[0, 1]
         alt = f"FC of a typical control and patient of {name}; edge means"
         title = f"{name}, edge means r = {number(r)}"
-        cards.append((title, picture(portrait_figure(p, k, low), alt)))
-    spectra = picture(spectra_figure(p), "mean eigenvalues by rank")
-    drawn_ones = (macro("cards", cards), spectra, spectra_legend(p))
+        cards.append((title, picture(portrait_figure(pictured, k, low), alt)))
+    spectra = picture(spectra_figure(pictured), "mean eigenvalues by rank")
+    figures_body = (macro("cards", cards), spectra, spectra_legend(pictured))
     sections = [
         Section(
-            "Generated functional connectivity", drawn_ones, f"{p.where} {PICTURED}"
+            "Generated functional connectivity",
+            figures_body,
+            f"{pictured.where} {PICTURED}",
         ),
-        Section("Fidelity and use", tuple(tables_of(found)), READING),
+        Section("Fidelity and use", tuple(tables_of(judgement)), READING),
     ]
     return sections_page(
-        found.title, "fcforge judge", sections, home=home, warnings=said
+        judgement.title, "fcforge judge", sections, home=home, warnings=warnings
     )
 
 
-def tables_of(found: Judgement) -> list[Table]:
+def tables_of(judgement: Judgement) -> list[Table]:
     """Return one table per group of measured metrics, with one line per generator.
 
-    1:1 augmentation stands beside the paper's numbers.
+    The tables of 1:1 augmentation also have the paper's numbers.
     """
-    summary = judged.summarise(found.records)
-    known = list(dict.fromkeys(m for values in summary.values() for m in values))
+    summary = judged.summarise(judgement.records)
+    measured = list(dict.fromkeys(m for values in summary.values() for m in values))
     out = []
     for title, metrics in FIDELITY.items():
-        used = {m: head for m, head in metrics.items() if m in known}
-        if used:
-            rows = [(row, *_cells(values, used)) for row, values in summary.items()]
-            out.append(Table.of(("generator", *used.values()), rows, title=title))
+        present = {m: head for m, head in metrics.items() if m in measured}
+        if present:
+            rows = [(row, *_cells(values, present)) for row, values in summary.items()]
+            out.append(Table.of(("generator", *present.values()), rows, title=title))
     heads = ("generator", *ACCURACY.values(), "paper's ACC / PRE / REC / F1")
-    for metric in known:
+    for metric in measured:
         if metric.startswith("aug_") and metric.endswith("_acc"):
             model = metric[4:-4]
-            used = {f"aug_{model}_{end}": head for end, head in ACCURACY.items()}
+            present = {f"aug_{model}_{end}": head for end, head in ACCURACY.items()}
             rows = []
             for row, values in summary.items():
                 printed = judged.published(model, row)
-                rows.append((row, *_cells(values, used), printed))
+                rows.append((row, *_cells(values, present), printed))
             out.append(Table.of(heads, rows, title=f"1:1 augmentation, {model}"))
     return out
 
 
 def _cells(values: Mapping[str, Estimate], metrics: Iterable[str]) -> list[Cell]:
+    """Return the cells of one generator; a dash where it has no such metric."""
     return [interval_cell(values.get(metric)) for metric in metrics]
 
 
 @in_page_style
 def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> "Figure":
-    """Draw typical control and patient, ROIs ordered by brain system; edge means against the real."""
+    """Draw a generator's typical control and patient, and its edge means against the real ones.
+
+    Parameters
+    ----------
+    p : Portraits
+    k : int
+        Number of the generator's row; row 0 is the real subjects.
+    lowest : float
+        Lower end of the axis of generated edge means.
+    """
     figure = new_figure(3.5, 3.75, left=0.19, right=0.95, top=0.94, bottom=0.12)
     space = {"wspace": 0.12, "hspace": 0.18}
     axes = figure.subplot_mosaic("AB;CC", height_ratios=(1, 1.05), gridspec_kw=space)
     systems = p.systems.tolist() or [""] * p.control.shape[1]
     people = {"control": p.control[k], "patient": p.patient[k]}
-    for place, (title, fc) in zip("AB", people.items(), strict=True):
-        figures.matrix(axes[place], fc, systems, named=False, vmin=-1, vmax=1)
-        axes[place].set_title(title, loc="center", pad=3)
+    for panel, (title, fc) in zip("AB", people.items(), strict=True):
+        figures.matrix(axes[panel], fc, systems, named=False, vmin=-1, vmax=1)
+        axes[panel].set_title(title, loc="center", pad=3)
     means = axes["C"]
     means.plot([-1, 1], [-1, 1], color=figures.FAINT, lw=0.8)
     points: dict[str, Any] = {"s": 1.2, "alpha": 0.35, "color": figures.POINTS}
@@ -162,7 +176,7 @@ def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> "Figure":
 
 @in_page_style
 def spectra_figure(p: Portraits) -> "Figure":
-    """Draw mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
+    """Draw the mean eigenvalues of every generator by rank; those of valid FC are not below zero."""
     figure = new_figure(5.4, 3.2, left=0.14, right=0.97, top=0.91, bottom=0.11)
     axes = figure.subplots()
     inks = SPECTRA_INKS
@@ -179,7 +193,7 @@ def spectra_figure(p: Portraits) -> "Figure":
 
 
 def spectra_legend(p: Portraits) -> Markup:
-    """Return the colours of the generators in `spectra_figure`."""
+    """Return a legend with the colours of the generators in `spectra_figure`."""
     names = []
     for k, name in enumerate(p.rows):
         dashed = " (dashed)" if k >= len(SPECTRA_INKS) else ""

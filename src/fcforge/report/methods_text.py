@@ -72,7 +72,7 @@ def methods_paragraphs(results: RunResults, n_draws: int) -> tuple[str, str, str
 
 
 def sources(results: RunResults) -> str:
-    """Return the names of the data: of the file where there is one, else of the dataset."""
+    """Return the names of the data files, or of the datasets that have none, in one line."""
     datasets = [r.spec.dataset for r in results]
     paths = [Path(d.params.get("path", d.name)) for d in datasets]
     return comma_list([*dict.fromkeys(path.name for path in paths)])
@@ -163,9 +163,9 @@ def _learner(title: str, runs: Sequence[RunResult]) -> str:
     if learner.generator is not None:
         parts.append(f"generator {_component('generators', learner.generator)}")
     parts += [_training(spec), _base_model(spec)]
-    kept = max(float(run.memory_bytes.max(initial=0)) for run in runs)
-    if kept:
-        parts.append(f"memory between sites of at most {memory(kept)}")
+    memory_kept = max(float(run.memory_bytes.max(initial=0)) for run in runs)
+    if memory_kept:
+        parts.append(f"memory between sites of at most {memory(memory_kept)}")
     return f"{title}: {'; '.join(part for part in parts if part)}."
 
 

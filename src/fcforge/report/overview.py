@@ -1,4 +1,4 @@
-"""Pages as plain files: an overview with a page for everything that lies below a folder.
+"""`fcforge pages`: an overview, with a page for every run, audit and judgement below a folder.
 
 There is no server: open index.html, or mail the folder. Links are relative, and every page is one
 file that loads nothing.
@@ -31,7 +31,7 @@ from fcforge.report.run_page import page_of, read_folder
 from fcforge.report.run_warnings import leaks_on
 
 INDEX = "index.html"
-MAX_SCORE_BYTES = 64 << 20  # of one node
+MAX_SCORE_BYTES = 64 << 20  # largest scores file of one node
 Say = Callable[[str], object]
 
 
@@ -55,7 +55,16 @@ class Item(NamedTuple):
 
 
 class Card(NamedTuple):
-    """An item's entry in the overview."""
+    """Entry of an item in the overview.
+
+    Attributes
+    ----------
+    item : Item
+    summary : sequence of str
+        Lines of the entry.
+    damaged : bool
+        Whether the item could not be read.
+    """
 
     item: Item
     summary: Sequence[str]
@@ -123,8 +132,8 @@ def find_items(root: Path, kinds: Sequence[PageKind] | None = None) -> list[Item
     """
     searched = page_kinds() if kinds is None else kinds
     items: list[Item] = []
-    for place, names, files in os.walk(root):  # does not follow links
-        folder = Path(place)
+    for directory, names, files in os.walk(root):  # does not follow links
+        folder = Path(directory)
         names[:] = [name for name in names if not name.startswith(".")]
         kind_and_path = _items_of(folder, files, searched)
         items += [_item(root, kind, path) for kind, path in kind_and_path]
@@ -182,7 +191,7 @@ def require_plain_run(folder: Path) -> None:
 
 # -- pages -----------------------------------------------------------------------------------------
 def _write(item: Item, target: Path) -> Card:
-    """Write the page of an item, or one that names the damage."""
+    """Write the page of an item and return its card; a damaged item gets a page that says why."""
     damaged = False
     try:
         page = item.kind.make(item.path, item.name, INDEX)
@@ -199,7 +208,7 @@ def _write(item: Item, target: Path) -> Card:
 
 
 def reason(error: Exception) -> str:
-    """Return a one-line reason for an error, without paths of this machine."""
+    """Return an error as one line without paths of this machine, which others should not see."""
     if isinstance(error, FCForgeError):
         return printable(error.what)
     if isinstance(error, ImportError):
@@ -210,7 +219,7 @@ def reason(error: Exception) -> str:
 
 
 def _run(path: Path, name: str, home: str) -> Page:
-    """Make the page of a run folder."""
+    """Return the page of a run folder and its summary."""
     require_plain_run(path)
     results, info = read_folder(path, home=home)
     numbers = run_numbers(results, info)
@@ -223,7 +232,7 @@ def _run(path: Path, name: str, home: str) -> Page:
 
 
 def _audit(path: Path, name: str, home: str) -> Page:
-    """Make the page of an audit.json."""
+    """Return the page of an audit.json and its summary."""
     audit = read_audit(path)
     body = section(audit)
     html = sections_page(body.title, "privacy audit", [body], home=home)
@@ -231,7 +240,7 @@ def _audit(path: Path, name: str, home: str) -> Page:
 
 
 def _judgement(path: Path, name: str, home: str) -> Page:
-    """Make the page of a folder of judged generators."""
+    """Return the page of a folder of `fcforge judge` and its summary."""
     judgement = read_judgement(path)
     return Page(judge.page_of(judgement, home), [judgement.title])
 

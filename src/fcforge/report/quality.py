@@ -93,28 +93,30 @@ _page = partial(
 def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     """Return the page of one subject: mean image, carpet plot, coverage, spectrum, FC and steps."""
     sections = []
-    done = []
+    step_sections = []
     several = len(result.runs) > 1
     first_volume = int(result.settings.get("drop") or 0) + 1
     for k, run in enumerate(result.runs, 1):
         prefix = f"Run {k}: " if several else ""
         sections += _run_sections(run, atlas, prefix, first_volume)
-        known = {"source": run.source.path, **run.report, **result.settings}
+        facts_of_run = {"source": run.source.path, **run.report, **result.settings}
         title = f"{prefix}what was done" if several else "What was done"
-        done.append(Section(title, known, SIDECAR))
+        step_sections.append(Section(title, facts_of_run, SIDECAR))
     sections.append(_fc_section(result, atlas))
     warnings = [("caution", warning) for warning in result.warnings]
     name = f"sub-{result.subject}"
     facts = _facts(result)
-    shown = [*sections, *done]
-    return _page(name, sections=shown, warnings=warnings, home=GROUP, facts=facts)
+    all_sections = [*sections, *step_sections]
+    return _page(
+        name, sections=all_sections, warnings=warnings, home=GROUP, facts=facts
+    )
 
 
 def _facts(result: SubjectFC) -> list[tuple[str, str, str]]:
-    """Return name, value and small print of the numbers at the head of a subject's page."""
+    """Return the numbers at the head of a subject's page, each as (name, value, small print)."""
     measures = result.measures
 
-    def shown(name: str, digits: int) -> str:
+    def text_of(name: str, digits: int) -> str:
         value = measures.get(name)
         return UNKNOWN if value is None else number(value, digits)
 
@@ -123,21 +125,21 @@ def _facts(result: SubjectFC) -> list[tuple[str, str, str]]:
     length = "" if minutes is None else f"{number(minutes, 1)} min"
     dof = "" if measures["dof"] is not None else "denoised elsewhere"
     return [
-        ("Mean FD, mm", shown("mean_fd", 2), ""),
-        ("DVARS, %", shown("dvars", 2), ""),
-        ("tSNR", shown("tsnr", 0), ""),
+        ("Mean FD, mm", text_of("mean_fd", 2), ""),
+        ("DVARS, %", text_of("dvars", 2), ""),
+        ("tSNR", text_of("tsnr", 0), ""),
         ("ROIs without signal", str(len(result.empty)), f"of {len(result.fc)}"),
-        ("Mean FC", shown("mean_fc", 2), ""),
+        ("Mean FC", text_of("mean_fc", 2), ""),
         ("Volumes", str(result.n_volumes or UNKNOWN), length),
         ("Repetition time, s", UNKNOWN if tr is None else f"{tr:g}", ""),
-        ("Degrees of freedom", shown("dof", 0), dof),
+        ("Degrees of freedom", text_of("dof", 0), dof),
     ]
 
 
 def _run_sections(
     run: Run, atlas: Atlas, prefix: str, first_volume: int
 ) -> list[Section]:
-    """Return the sections of one run; what cannot be shown is said in the second."""
+    """Return the sections of one run; the section on signal over time says what cannot be shown."""
     quality = run.quality
     sections = []
     body: Any
@@ -192,7 +194,7 @@ def _not_shown(run: Run) -> list[str]:
 
 
 def _fc_section(result: SubjectFC, atlas: Atlas) -> Section:
-    """Return FC, beside it that before denoising where there is one."""
+    """Return the section with FC, and FC before denoising if it is known."""
     networks = any(atlas.systems)
     order = "grouped by network" if networks else "in the order of the atlas"
     title = f"Functional connectivity, ROIs {order}"
@@ -201,12 +203,12 @@ def _fc_section(result: SubjectFC, atlas: Atlas) -> Section:
     if result.fc_before is None:
         return Section(title, after, note)
     before = _matrix(result.fc_before, atlas, "FC before denoising")
-    shown = [("Before denoising", before), ("After denoising", after)]
-    return Section(title, macro("pair", shown), note)
+    pair = [("Before denoising", before), ("After denoising", after)]
+    return Section(title, macro("pair", pair), note)
 
 
 def _matrix(fc: np.ndarray, atlas: Atlas, alt: str) -> Markup:
-    """Return a matrix with the names and value of the cell below the pointer."""
+    """Return a picture of FC (R, R) that shows ROIs and value of the cell at the pointer."""
     figure = fc_figure(fc, atlas.systems, "correlation", MATRIX, vmin=-1, vmax=1)
     order = by_system(atlas.systems)[0]
     systems = atlas.systems
@@ -226,7 +228,7 @@ def preprocess_page(
     affine: np.ndarray,
     done: Mapping[str, Any],
 ) -> str:
-    """Return motion and registration of one raw run, as one HTML page.
+    """Return the HTML page on motion and registration of one preprocessed run.
 
     Parameters
     ----------
@@ -237,7 +239,7 @@ def preprocess_page(
         Mean in MNI space.
     affine : ndarray of shape (4, 4)
     done : mapping
-        What was done, step by step.
+        Steps of the preprocessing and their settings.
     """
     registered = template_mosaic(mean, affine)
     sections = [
@@ -254,7 +256,9 @@ def group_page(
     methods: str,
     quality: GroupQuality | None = None,
 ) -> str:
-    """Return distributions by site, QC-FC, flagged subjects, the table, and the methods paragraph.
+    """Return the HTML page of a group of subjects.
+
+    It has distributions by site, QC-FC, flagged subjects, all subjects and a methods paragraph.
 
     Parameters
     ----------
@@ -301,8 +305,10 @@ def _quality_sections(quality: GroupQuality) -> list[Section]:
         missing = f"Not known for any subject, and therefore not shown: {names}."
     marked = quality.table[quality.table["flags"] != ""]
     rows = [
-        [Cell(str(who), link=f"{who}.html"), str(reason)]
-        for who, reason in zip(marked["participant_id"], marked["flags"], strict=True)
+        [Cell(str(subject), link=f"{subject}.html"), str(reason)]
+        for subject, reason in zip(
+            marked["participant_id"], marked["flags"], strict=True
+        )
     ]
     body: Any = "No subject is flagged."
     if rows:
@@ -329,26 +335,26 @@ def _joined(people: pd.DataFrame, quality: GroupQuality) -> pd.DataFrame:
 
 def _subjects(people: pd.DataFrame, quality: GroupQuality | None) -> Table:
     """Return the columns of participants.tsv and measures as a table, subjects linked to their pages."""
-    known = (people != "n/a").any()
-    shown = people.loc[:, known].drop(columns="file")
+    has_values = (people != "n/a").any()
+    columns = people.loc[:, has_values].drop(columns="file")
     body = []
-    extra: list[Measure] = []
+    measures: list[Measure] = []
     if quality is not None:
         table = quality.table.set_index("participant_id")
-        extra = [
+        measures = [
             m
             for m in MEASURES
-            if m.column not in shown and table[m.column].notna().any()
+            if m.column not in columns and table[m.column].notna().any()
         ]
-    for who, *texts in shown.itertuples(index=False):
-        row: list[Any] = [Cell(who, link=f"{who}.html"), *texts]
+    for subject, *texts in columns.itertuples(index=False):
+        row: list[Any] = [Cell(subject, link=f"{subject}.html"), *texts]
         if quality is not None:
-            row += [number(table.loc[who, m.column], m.digits) for m in extra]
-            reason = str(table.loc[who, "flags"])
+            row += [number(table.loc[subject, m.column], m.digits) for m in measures]
+            reason = str(table.loc[subject, "flags"])
             row.append(Cell(reason.replace("; ", ", ") or "\N{EN DASH}"))
         body.append(row)
-    heads: list[str | Heading] = [*shown.columns]
-    heads += [Heading(m.title, m.meaning) for m in extra]
+    heads: list[str | Heading] = [*columns.columns]
+    heads += [Heading(m.title, m.meaning) for m in measures]
     if quality is not None:
         heads.append(Heading("flags", words=True))
     return Table.of(heads, body)

@@ -128,7 +128,7 @@ FORESTS = {
 
 
 def _forest(numbers: RunNumbers, against: str) -> dict[str, Any]:
-    """Return the differences from one reference on a common axis, for the template."""
+    """Return the differences from one reference (a key of `FORESTS`), for the template."""
     wording = numbers.words._asdict()
     title, note = (text.format(**wording) for text in FORESTS[against])
     differences = numbers.forests[against]
@@ -155,9 +155,9 @@ def _forest(numbers: RunNumbers, against: str) -> dict[str, Any]:
 def _over_stages(numbers: RunNumbers, n_draws: int) -> dict[str, Any]:
     """Return curves and matrices of the learners' longest orders, for the template."""
     full_orders = {k: longest_orders(runs) for k, runs in numbers.groups.items()}
-    both = {k: curves(runs, n_draws) for k, runs in full_orders.items()}
-    accuracy = {k: curve for k, (curve, _) in both.items()}
-    forgetting = {k: curve for k, (_, curve) in both.items()}
+    both_curves = {k: curves(runs, n_draws) for k, runs in full_orders.items()}
+    accuracy = {k: curve for k, (curve, _) in both_curves.items()}
+    forgetting = {k: curve for k, (_, curve) in both_curves.items()}
     matrices = {
         row.learner: mean_matrix(full_orders[row.learner]) for row in numbers.learners
     }
@@ -170,9 +170,18 @@ def _over_stages(numbers: RunNumbers, n_draws: int) -> dict[str, Any]:
 
 
 def _curve_panels(
-    by_learner: Mapping[str, Curve], numbers: RunNumbers, what: str
+    by_learner: Mapping[str, Curve], numbers: RunNumbers, quantity: str
 ) -> list[tuple[str, Markup]]:
-    """Return one figure per learner: its curve with a band, and the baseline dashed."""
+    """Return one figure per learner: its curve with a band, and the baseline dashed.
+
+    Parameters
+    ----------
+    by_learner : mapping of learner title to Curve
+        Curves of all learners and of the baseline.
+    numbers : RunNumbers
+    quantity : str
+        Name of what the curves show, for the description of the figure.
+    """
     limits = figures.common_axis([x for curve in by_learner.values() for x in curve])
     panels = []
     for row in numbers.learners:
@@ -186,7 +195,7 @@ def _curve_panels(
             for k in range(len(stages))
         ]
         points = figures.hover_points(figure.axes[0], stages, curve.mean, texts)
-        alt = f"{what} of {title} over the stages: {figures.describe(curve.mean)}"
+        alt = f"{quantity} of {title} over the stages: {figures.describe(curve.mean)}"
         panels.append((title, picture(figure, alt, points)))
     return panels
 
@@ -228,7 +237,7 @@ def _by_site(numbers: RunNumbers) -> dict[str, Any]:
 def _site_panel(
     learner: str, lines: Mapping[str, Curve], limits: tuple[float, float]
 ) -> Markup:
-    """Return the figure of one learner: a line per hospital."""
+    """Return the figure of one learner, with a line for each hospital; `limits` are of the value axis."""
     curves_of_sites: Sequence[Curve] = list(lines.values())
     figure = figures.site_figure(curves_of_sites, limits)
     points = []
@@ -246,7 +255,7 @@ def _site_panel(
 
 
 def _since(distance: int) -> str:
-    """Return a number of stages since a site was learned in words."""
+    """Return a distance in stages from the learning of a site in words: "2 sites later"."""
     if distance == 0:
         return "just learned"
     stages = counted(abs(int(distance)), "site")

@@ -55,7 +55,10 @@ Panel = tuple[str, Mapping[str, np.ndarray], float | None]
 
 # -- mean image ------------------------------------------------------------------------------------
 def atlas_mosaic(mean: np.ndarray, affine: np.ndarray, atlas: Atlas) -> Markup:
-    """Return slices of a mean image with the borders of the ROIs, of maps where they are largest."""
+    """Return slices of a mean image with the borders of the ROIs.
+
+    A voxel of a probabilistic atlas belongs to the ROI with the largest weight.
+    """
     if atlas.image is None:
         labels = np.full(mean.shape, -1, dtype=np.int16)
     elif atlas.probabilistic:
@@ -93,18 +96,18 @@ def template_mosaic(mean: np.ndarray, affine: np.ndarray) -> Markup:
 
 def _mosaic(mean: np.ndarray, affine: np.ndarray, labels: np.ndarray) -> Markup:
     """Return slices of a mean image in three planes, with borders where `labels` change."""
-    shown = np.where(np.isfinite(mean), mean, 0.0)
-    shown, labels, axes_mm = _upright(shown, labels, affine)
-    inside = shown[shown > 0]
+    scan = np.where(np.isfinite(mean), mean, 0.0)
+    scan, labels, axes_mm = _upright(scan, labels, affine)
+    inside = scan[scan > 0]
     top = float(np.percentile(inside, 99.5)) if len(inside) else 1.0
-    grey = (255 * np.clip(shown / top, 0, 1)).astype(np.uint8)
+    grey = (255 * np.clip(scan / top, 0, 1)).astype(np.uint8)
     rows, tips = [], []
     for axis in (2, 1, 0):
-        chosen = _slices(shown, labels, axis)
+        chosen = _slices(scan, labels, axis)
         tiles = [_tile(grey.take(k, axis), labels.take(k, axis)) for k in chosen]
         rows.append(np.concatenate(tiles, axis=1))
         places = (number(float(axes_mm[axis][k]), 0, sign=True) for k in chosen)
-        tips.append([f"{PLANES[axis]} = {place} mm" for place in places])
+        tips.append([f"{PLANES[axis]} = {position} mm" for position in places])
     image = np.concatenate(rows)
     whole = Cells(0, 0, 1, 1, cells.texts(tips)).html()
     return Markup(
@@ -115,7 +118,7 @@ def _mosaic(mean: np.ndarray, affine: np.ndarray, labels: np.ndarray) -> Markup:
 def _upright(
     values: np.ndarray, labels: np.ndarray, affine: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Return both volumes with axes to the right, front and top, and the mm of each slice."""
+    """Return volumes with axes to the right, front and top, and the position in mm along each axis."""
     from nibabel.orientations import apply_orientation, inv_ornt_aff, io_orientation
 
     turn = io_orientation(affine)
@@ -131,10 +134,10 @@ def _upright(
 
 def _slices(values: np.ndarray, labels: np.ndarray, axis: int) -> np.ndarray:
     """Return evenly spread slices through the ROIs, or through the image where there are none."""
-    others = tuple(k for k in range(3) if k != axis)
-    filled = np.flatnonzero((labels >= 0).any(axis=others))
+    other_axes = tuple(k for k in range(3) if k != axis)
+    filled = np.flatnonzero((labels >= 0).any(axis=other_axes))
     if not len(filled):
-        filled = np.flatnonzero((values > 0).any(axis=others))
+        filled = np.flatnonzero((values > 0).any(axis=other_axes))
     low, high = (filled[0], filled[-1]) if len(filled) else (0, values.shape[axis] - 1)
     return np.linspace(low, high, TILES + 2)[1:-1].round().astype(int)
 
@@ -154,6 +157,7 @@ def _tile(grey: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _png(pixels: np.ndarray, alt: str) -> Markup:
+    """Return pixels (height, width, 3) as an embedded PNG of 64 colours."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -205,23 +209,24 @@ def time_plot(run: Run, first_volume: int) -> tuple[Any, ...]:
 
 
 def _line_names(panels: Sequence[Panel]) -> list[tuple[str, str]]:
-    """Return the colours of lines, and the names that they have in panels with several lines."""
+    """Return each line colour with the names of its lines, over all panels with several lines."""
     several = [tuple(lines) for _, lines, _ in panels if len(lines) > 1]
     names = zip_longest(*several, fillvalue="")
     return [
-        (f"var(--s{k % len(SERIES)})", ", ".join(filter(None, found)))
-        for k, found in enumerate(names)
+        (f"var(--s{k % len(SERIES)})", ", ".join(filter(None, same_colour)))
+        for k, same_colour in enumerate(names)
     ]
 
 
 def motion_plot(fd: np.ndarray) -> Markup:
-    """Return framewise displacement over volumes, with the line that scrubbing usually goes by."""
+    """Return framewise displacement over volumes, with a line at a usual threshold of scrubbing."""
     figure, areas = _fd_figure(fd, 1)
     return picture(figure, "Framewise displacement, volume by volume", cells=areas)
 
 
 @in_page_style
 def _fd_figure_only(fd: np.ndarray, areas: list[Cells], first: int) -> "Figure":
+    """Draw framewise displacement, and append the rectangle with its values to `areas`."""
     figure = new_figure(WIDE, 1.6, left=LEFT, right=RIGHT, top=0.84, bottom=0.2)
     axes = figure.subplots()
     _draw_panel(axes, "FD, mm", {"FD": fd}, FD_LINE_MM)
@@ -232,12 +237,13 @@ def _fd_figure_only(fd: np.ndarray, areas: list[Cells], first: int) -> "Figure":
 
 
 def _fd_figure(fd: np.ndarray, first_volume: int) -> tuple["Figure", list[Cells]]:
+    """Return the figure of framewise displacement and its rectangles with values."""
     areas: list[Cells] = []
     return _fd_figure_only(fd, areas, first_volume), areas
 
 
 def _panels(run: Run, n: int) -> list[Panel]:
-    """Return title, lines and dotted line of each panel above the carpet."""
+    """Return title, lines and value of the dotted line (or None) of each panel above the carpet."""
     panels: list[Panel] = []
     if run.fd is not None and len(run.fd) == n:
         panels.append(("FD, mm", {"FD": run.fd}, FD_LINE_MM))
@@ -256,10 +262,12 @@ def _panels(run: Run, n: int) -> list[Panel]:
 
 
 def _ending(traces: Mapping[str, np.ndarray], unit: str) -> dict[str, np.ndarray]:
+    """Return the traces whose name ends in a unit, without it."""
     return {k.removesuffix(unit): v for k, v in traces.items() if k.endswith(unit)}
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:
+    """Return values minus their mean, in standard deviations."""
     spread = np.nanstd(values)
     return (values - np.nanmean(values)) / (spread if spread > 0 else 1.0)
 
@@ -267,6 +275,7 @@ def _standardised(values: np.ndarray) -> np.ndarray:
 def _time_figure(
     run: Run, panels: Sequence[Panel], first_volume: int
 ) -> tuple["Figure", list[Cells]]:
+    """Return the figure of all panels and the carpet, and its rectangles with values."""
     areas: list[Cells] = []
     return _draw_time(run, panels, areas, first_volume), areas
 
@@ -275,6 +284,7 @@ def _time_figure(
 def _draw_time(
     run: Run, panels: Sequence[Panel], areas: list[Cells], first: int
 ) -> "Figure":
+    """Draw the panels and the carpet over volumes, and append rectangles with values to `areas`."""
     n = run.carpet.shape[1]
     heights = [PANEL] * len(panels) + [CARPET]
     total = sum(heights) + 0.55
@@ -288,13 +298,17 @@ def _draw_time(
         gridspec_kw={"height_ratios": heights, "hspace": 0.62},
         squeeze=False,
     )[:, 0]
-    kept = run.quality.kept
-    lost = np.setdiff1d(np.arange(n), kept) if kept is not None else np.zeros(0)
+    kept_volumes = run.quality.kept
+    scrubbed = (
+        np.setdiff1d(np.arange(n), kept_volumes)
+        if kept_volumes is not None
+        else np.zeros(0)
+    )
     for axes, (title, lines, dotted) in zip(grid, panels, strict=False):
         _draw_panel(axes, title, lines, dotted)
         axes.set_xlim(-0.5, n - 0.5)
         axes.set_xticks([])
-        for volume in lost:
+        for volume in scrubbed:
             axes.axvspan(volume - 0.5, volume + 0.5, color=FAINT, alpha=0.45, lw=0)
         areas.append(_panel_cells(axes, title, lines, first))
     areas.append(_draw_carpet(figure, grid[-1], run, first))
@@ -304,6 +318,7 @@ def _draw_time(
 def _draw_panel(
     axes: "Axes", title: str, lines: Mapping[str, np.ndarray], dotted: float | None
 ) -> None:
+    """Draw lines over volumes, and a dotted horizontal line at `dotted` if it is given."""
     for k, values in enumerate(lines.values()):
         axes.plot(np.arange(len(values)), values, lw=0.9, color=SERIES[k % len(SERIES)])
     if dotted is not None:
@@ -323,29 +338,33 @@ def _number_volumes(axes: "Axes", n_volumes: int, first: int) -> None:
 def _panel_cells(
     axes: "Axes", title: str, lines: Mapping[str, np.ndarray], first: int
 ) -> Cells:
+    """Return the rectangle of a panel that shows all its lines' values at the pointer."""
     unit = title.partition(", ")[2]
     digits = 4 if unit == "rad" else 2
     names = [f"{name}" for name in lines]
-    made = cells.content(
+    content = cells.content(
         np.stack(list(lines.values())),
         names,
         first_volume=first,
         digits=digits,
         every_row=True,
     )
-    return over_axes(axes, made)
+    return over_axes(axes, content)
 
 
 def _draw_carpet(figure: "Figure", axes: "Axes", run: Run, first: int) -> Cells:
-    """Draw rows in standard deviations about their means, grouped, with a strip of colours."""
+    """Draw the carpet, each row in standard deviations, grouped with a strip of colours.
+
+    Returns the rectangle with its values.
+    """
     groups = run.quality.row_groups or ("ROIs",) * len(run.carpet)
     names = run.quality.row_names or tuple(
         f"row {k + 1}" for k in range(len(run.carpet))
     )
     order = by_system(groups)[0]
     order = order[np.unique(np.linspace(0, len(order) - 1, CARPET_ROWS).astype(int))]
-    known = np.nan_to_num(run.carpet[order]).astype(np.float64)
-    centred = known - known.mean(axis=1, keepdims=True)
+    signal = np.nan_to_num(run.carpet[order]).astype(np.float64)
+    centred = signal - signal.mean(axis=1, keepdims=True)
     spread = centred.std(axis=1, keepdims=True)
     z = centred / np.where(spread > 0, spread, 1.0)
     look: Any = {"aspect": "auto", "cmap": "gray", "interpolation": "nearest"}
@@ -359,14 +378,15 @@ def _draw_carpet(figure: "Figure", axes: "Axes", run: Run, first: int) -> Cells:
 
         strip = np.array([[to_rgb(colours[groups[k]])] for k in order])
         box = axes.get_position()
-        beside = figure.add_axes((box.x0 - 0.03, box.y0, 0.022, box.height))
-        beside.imshow(strip, aspect="auto", interpolation="nearest")
-        beside.set_axis_off()
+        colour_axes = figure.add_axes((box.x0 - 0.03, box.y0, 0.022, box.height))
+        colour_axes.imshow(strip, aspect="auto", interpolation="nearest")
+        colour_axes.set_axis_off()
     rows = [_row_name(names[k], groups[k]) for k in order]
     return over_axes(axes, cells.content(z, rows, first_volume=first, digits=1))
 
 
 def _row_name(name: str, group: str) -> str:
+    """Return the name of a carpet row with its group, unless that adds nothing."""
     return name if group in (name, "ROIs") else f"{name} ({group})"
 
 
@@ -375,19 +395,19 @@ def coverage_plot(
     coverage: np.ndarray, tsnr: np.ndarray | None, atlas: Atlas
 ) -> tuple[Any, ...]:
     """Return the coverage of each ROI on a brain, or as bars where the places are unknown."""
-    shown = {}
+    texts = {}
     for roi, share in enumerate(coverage):
         text = f"{atlas.roi_names[roi]}: {number(100 * share, 0)} % covered"
         if tsnr is not None and np.isfinite(tsnr[roi]):
             text += f", tSNR {number(float(tsnr[roi]), 0)}"
-        shown[roi] = text
+        texts[roi] = text
     if not len(atlas.places):
         return (_coverage_bars(coverage, atlas),)
     ranks = np.array(
         [next(k for k, c in enumerate(COVERAGE) if share >= c[0]) for share in coverage]
     )
     order = np.argsort(ranks, kind="stable")  # the worst on top
-    dots = [Dot(int(k), COVERAGE[ranks[k]][2], 3.4, shown[int(k)]) for k in order]
+    dots = [Dot(int(k), COVERAGE[ranks[k]][2], 3.4, texts[int(k)]) for k in order]
     brain = glass_brain(atlas.places, dots, [], "Coverage of each ROI")
     counts = (
         (colour, f"{name}: {counted(int((ranks == k).sum()), 'ROI')}")
@@ -397,6 +417,7 @@ def coverage_plot(
 
 
 def _coverage_bars(coverage: np.ndarray, atlas: Atlas) -> Markup:
+    """Return the coverage of each ROI as bars, with values at the pointer."""
     areas: list[Cells] = []
     figure = _draw_bars(coverage, atlas, areas)
     return picture(figure, "Coverage of each ROI", cells=areas)
@@ -404,19 +425,22 @@ def _coverage_bars(coverage: np.ndarray, atlas: Atlas) -> Markup:
 
 @in_page_style
 def _draw_bars(coverage: np.ndarray, atlas: Atlas, areas: list[Cells]) -> "Figure":
+    """Draw the coverage of each ROI, and append the rectangle with its values to `areas`."""
     figure = new_figure(WIDE, 1.5, left=LEFT, right=RIGHT, top=0.9, bottom=0.2)
     axes = figure.subplots()
     rois = np.arange(len(coverage))
     axes.fill_between(rois, coverage, step="mid", color=SERIES[0])
     axes.set(ylim=(0, 1), yticks=[0, 1], xlim=(-0.5, len(coverage) - 0.5), xticks=[])
-    made = cells.content(coverage[None], ["covered"], atlas.roi_names, every_row=True)
-    areas.append(over_axes(axes, made))
+    content = cells.content(
+        coverage[None], ["covered"], atlas.roi_names, every_row=True
+    )
+    areas.append(over_axes(axes, content))
     return figure
 
 
 # -- power spectrum --------------------------------------------------------------------------------
 def spectrum(series: np.ndarray, tr: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return frequencies and the mean share of power of ROI series there, by Welch's method.
+    """Return frequencies (m,) and the share of power (m,) at each, mean over ROIs, by Welch's method.
 
     Parameters
     ----------
@@ -446,14 +470,17 @@ def spectrum_plot(run: Run) -> Markup:
 
 @in_page_style
 def _draw_spectrum(run: Run, areas: list[Cells]) -> "Figure":
+    """Draw the power spectrum, and append the rectangle with its values to `areas`."""
     figure = new_figure(WIDE, 2.3, left=LEFT, right=RIGHT, top=0.88, bottom=0.26)
     axes = figure.subplots()
     frequency, after = spectrum(run.series, run.tr)
     lines = {"% of power": 100 * after}
     axes.plot(frequency, 100 * after, color=ACCENT, lw=1.6)
     if run.quality.before is not None:
-        old, before = spectrum(run.quality.before, run.tr)
-        before = np.interp(frequency, old, before * len(old) / len(frequency))
+        frequency_before, before = spectrum(run.quality.before, run.tr)
+        before = np.interp(
+            frequency, frequency_before, before * len(frequency_before) / len(frequency)
+        )
         axes.plot(frequency, 100 * before, "--", color=MUTED, lw=1.4)
         lines = {"after": 100 * after, "before": 100 * before}
     unit = "Hz" if run.tr else "cycles per volume"
@@ -463,11 +490,11 @@ def _draw_spectrum(run: Run, areas: list[Cells]) -> "Figure":
     axes.set_xlim(-half, frequency[-1] + half)
     names = [f"{f:.3f} {unit}" for f in frequency]
     values = np.stack(list(lines.values()))
-    made = cells.content(values, list(lines), names, every_row=True)
-    areas.append(over_axes(axes, made))
+    content = cells.content(values, list(lines), names, every_row=True)
+    areas.append(over_axes(axes, content))
     return figure
 
 
 def legend_of(*items: tuple[str, str]) -> Markup:
-    """Return a legend of (class of the line, name)."""
+    """Return a legend of lines, from pairs of (CSS class of the line, name)."""
     return macro("legend", items)

@@ -25,6 +25,9 @@ ORDINALS = ("first", "second", "third")
 class Logged:
     """Logged numbers of one learner, collected over its runs.
 
+    A past site's place is its number in the site order, from 1; place 0 stands for curves that
+    belong to no past site.
+
     Attributes
     ----------
     epochs : int
@@ -33,9 +36,9 @@ class Logged:
         Sites of the longest order.
     runs : set
         (order, seed) of the runs that have a log.
-    values : mapping of curve to mapping of epoch to list of float
-        Epochs count on from site to site. Curves are the terms of the loss, the training accuracy
-        and the quotas by the place of the past site in the order.
+    values : mapping of (name, place) to mapping of epoch to list of float
+        Values of a curve in each run. Epochs are counted from the first site on. Curves are the
+        terms of the loss, the training accuracy, and the quotas of each past site.
     """
 
     epochs: int = 1
@@ -45,20 +48,22 @@ class Logged:
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
 
-    def add(self, one: LoggedSite, entries: Sequence[Entry]) -> None:
-        """Add the log of one run at one site."""
-        self.epochs = max(self.epochs, one.spec.training.epochs)
-        self.stages = max(self.stages, 1 if one.site == ALL_SITES else one.position + 1)
-        self.runs.add((one.spec.order, one.spec.seed))
+    def add(self, site: LoggedSite, entries: Sequence[Entry]) -> None:
+        """Add the log entries of one run at one site."""
+        self.epochs = max(self.epochs, site.spec.training.epochs)
+        self.stages = max(
+            self.stages, 1 if site.site == ALL_SITES else site.position + 1
+        )
+        self.runs.add((site.spec.order, site.spec.seed))
         for name, past_site, epoch, value in entries:
-            kept = name.startswith(f"{LOSS}/") or name in (ACCURACY, QUOTA)
-            if kept and np.isfinite(value):
-                place = one.spec.order.index(past_site) + 1 if past_site else 0
-                x = one.position * one.spec.training.epochs + epoch
+            is_shown = name.startswith(f"{LOSS}/") or name in (ACCURACY, QUOTA)
+            if is_shown and np.isfinite(value):
+                place = site.spec.order.index(past_site) + 1 if past_site else 0
+                x = site.position * site.spec.training.epochs + epoch
                 self.values[name, place][x].append(value)
 
     def curve(self, name: str, place: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return the epochs of a curve and its mean over runs."""
+        """Return the epochs (n,) of a curve and its values (n,), mean over runs."""
         points = sorted(self.values[name, place].items())
         x = np.array([epoch for epoch, _ in points])
         return x, np.array([np.mean(values) for _, values in points])
@@ -71,52 +76,52 @@ class Logged:
         return rest if len(rest) == 1 else first + rest
 
     def places(self) -> list[int]:
-        """Return the places of past sites that have a quota."""
+        """Return the places in the order of the past sites that have a quota."""
         return sorted(place for name, place in self.values if name == QUOTA)
 
 
 def read_logged(store: Store) -> dict[str, Logged]:
-    """Return the logged numbers of every learner that has some, by title."""
+    """Read the logs of a run folder and return them by learner title; learners without are missing."""
     _, plan, _ = stored_plan(store)
-    whole, _ = store.complete(plan.nodes, checksums=False)
+    complete_keys, _ = store.complete(plan.nodes, checksums=False)
     entries: dict[str, list[Entry] | None] = {}
-    found: dict[str, Logged] = defaultdict(Logged)
-    for one in logged_sites(plan):
-        if one.key not in whole:
+    by_title: dict[str, Logged] = defaultdict(Logged)
+    for site in logged_sites(plan):
+        if site.key not in complete_keys:
             continue
-        if one.key not in entries:
-            entries[one.key] = one.entries(store)
-        if own := entries[one.key]:
-            found[one.spec.learner.title].add(one, own)
-    return dict(found)
+        if site.key not in entries:
+            entries[site.key] = site.entries(store)
+        if site_entries := entries[site.key]:
+            by_title[site.spec.learner.title].add(site, site_entries)
+    return dict(by_title)
 
 
 # -- for the page ----------------------------------------------------------------------------------
 def curves_of_training(logged: Mapping[str, Logged]) -> dict[str, Any]:
     """Return figures, legends and notes of the logged numbers, for the template."""
-    logged = {title: one for title, one in logged.items() if one.terms()}
-    every = [term for one in logged.values() for term in one.terms()]
-    terms = sorted(dict.fromkeys(every), key=lambda term: term != TOTAL)
+    logged = {title: log for title, log in logged.items() if log.terms()}
+    all_terms = [term for log in logged.values() for term in log.terms()]
+    terms = sorted(dict.fromkeys(all_terms), key=lambda term: term != TOTAL)
     colours = {
         term: figures.SERIES[k % len(figures.SERIES)]
         for k, term in enumerate(t for t in terms if t != TOTAL)
     }
     colours[TOTAL] = figures.INK
-    places = sorted({p for one in logged.values() for p in one.places()})
+    places = sorted({p for log in logged.values() for p in log.places()})
     return {
-        "losses": [(k, loss_panel(k, one, colours)) for k, one in logged.items()],
+        "losses": [(k, loss_panel(k, log, colours)) for k, log in logged.items()],
         "loss_colours": [
             (term.removeprefix(f"{LOSS}/"), f"var(--{figures.INKS[colours[term]]})")
             for term in terms
         ],
         "quotas": [
-            (k, quota_panel(k, one)) for k, one in logged.items() if one.places()
+            (k, quota_panel(k, log)) for k, log in logged.items() if log.places()
         ],
         "quota_colours": [
             (f"{ordinal(p)} site of the order", f"var(--s{(p - 1) % 8})")
             for p in places
         ],
-        "n_logged": {k: counted(len(one.runs), "run") for k, one in logged.items()},
+        "n_logged": {k: counted(len(log.runs), "run") for k, log in logged.items()},
     }
 
 
@@ -146,11 +151,15 @@ def loss_panel(learner: str, logged: Logged, colours: Mapping[str, str]) -> Mark
 def hints(
     logged: Logged, x: np.ndarray, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]
 ) -> list[str]:
-    """Return the text of each epoch: all curves, and the training accuracy where there is one."""
-    shown = {term.removeprefix(f"{LOSS}/"): curve for term, curve in curves.items()}
+    """Return the text at the pointer for each epoch: all curves, and training accuracy if logged."""
+    all_curves = {
+        term.removeprefix(f"{LOSS}/"): curve for term, curve in curves.items()
+    }
     if (ACCURACY, 0) in logged.values:
-        shown[ACCURACY] = logged.curve(ACCURACY)
-    tables = {name: dict(zip(*curve, strict=True)) for name, curve in shown.items()}
+        all_curves[ACCURACY] = logged.curve(ACCURACY)
+    tables = {
+        name: dict(zip(*curve, strict=True)) for name, curve in all_curves.items()
+    }
     texts = []
     for epoch in x.tolist():
         values = [
@@ -186,6 +195,6 @@ def quota_panel(learner: str, logged: Logged) -> Markup:
 
 
 def _when(logged: Logged, epoch: int) -> str:
-    """Return the site and the epoch at it of an epoch that counts on from site to site."""
+    """Return site and epoch at that site, in words, of an epoch counted from the first site on."""
     site, within = divmod(epoch - 1, logged.epochs)
     return f"site {site + 1}, epoch {within + 1}"
