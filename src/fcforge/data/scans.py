@@ -19,22 +19,23 @@ from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.imaging.people import read_people, table_in
 
 Paths = str | Path | Sequence[str | Path]
-Row = Mapping[str, str]  # of a table of people, by column
+Row = Mapping[str, str]  # row of a table of people, by column
 
 
 class Scan(NamedTuple):
-    """One scan.
+    """One scan to predict.
 
     Attributes
     ----------
     subject : str
-        File name; of a dataset file, or of the table that ``fcforge fc`` writes, the subject's id.
+        Name of the file. The subject's id if the scan comes from a dataset file (an .npz of many
+        people) or from a folder that ``fcforge fc`` wrote.
     fc : ndarray of shape (R, R), float32, or None
-        None if the scan cannot be used.
+        FC of R ROIs; None if the scan cannot be used.
     problem : str
-        Reason why it cannot be used.
+        Reason why it cannot be used; else "".
     covariates : mapping of str to float
-        Numbers from the dataset file, or from participants.tsv beside the scan.
+        Numbers from the dataset file, or from participants.tsv in the scan's folder.
     roi_names : tuple of str
         Names in the file; empty if there are none.
     site : str
@@ -55,8 +56,9 @@ def find_scans(where: Paths, kind: Kind, n_rois: int) -> list[Scan]:
     Parameters
     ----------
     where : path or sequence of paths
-        A folder may be one that ``fcforge fc`` wrote.
+        Files or folders. A folder may be one that ``fcforge fc`` wrote.
     kind : {"auto", "fc", "fisher_z", "timeseries"}
+        Content of the files.
     n_rois : int
         Number of ROIs that a scan must have.
 
@@ -71,11 +73,13 @@ def find_scans(where: Paths, kind: Kind, n_rois: int) -> list[Scan]:
     """
     paths = [where] if isinstance(where, (str, Path)) else where
     scans = []
-    for name, file, row in (one for path in paths for one in _files(Path(path))):
-        try:
-            scans += [_checked(scan, n_rois) for scan in _scans(name, file, row, kind)]
-        except DataError as error:
-            scans.append(Scan(name, None, error.what))
+    for path in paths:
+        for name, file, row in _files(Path(path)):
+            try:
+                in_file = _scans(name, file, row, kind)
+                scans += [_checked(scan, n_rois) for scan in in_file]
+            except DataError as error:
+                scans.append(Scan(name, None, error.what))
     if not scans:
         do = f"Known types: {', '.join(SUFFIXES)}."
         raise DataError("holds no scan.", where=paths[0], do=do)
@@ -83,7 +87,7 @@ def find_scans(where: Paths, kind: Kind, n_rois: int) -> list[Scan]:
 
 
 def _checked(scan: Scan, n_rois: int) -> Scan:
-    """Return the scan, or one with its problem if it cannot be used."""
+    """Return the scan, or one without FC but with its problem if it cannot be used."""
     fc = np.asarray(scan.fc, dtype=np.float32)
     if fc.shape != (n_rois, n_rois):
         return Scan(scan.subject, None, f"has {fc.shape[0]} ROIs, the model {n_rois}.")
@@ -93,9 +97,10 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
 
 
 def _files(path: Path) -> Iterator[tuple[str, Path, Row]]:
-    """Yield name, path and row in a table of people of every scan file.
+    """Yield the name and path of every scan file, and its subject's row in the table of people.
 
-    In a folder whose table names files (as ``fcforge fc`` writes it), only those are scans.
+    The row is empty without a table. In a folder whose table names files (as ``fcforge fc`` writes
+    it), only those files are scans.
     """
     if not path.exists():
         raise DataError("no such file or folder.", where=path, do="Check the path.")
@@ -108,13 +113,25 @@ def _files(path: Path) -> Iterator[tuple[str, Path, Row]]:
                 yield f"sub-{subject}", folder / row["file"], row
         return
     for file in scan_files(folder) if path.is_dir() else [path]:
-        owners = [who for who in people if participants.owns_file(file.name, who)]
-        owner = max(owners, key=len, default="")
+        owners = [
+            subject for subject in people if participants.owns_file(file.name, subject)
+        ]
+        owner = max(owners, key=len, default="")  # s1_2 rather than s1
         yield file.relative_to(folder).as_posix(), file, people.get(owner, {})
 
 
 def _scans(name: str, path: Path, row: Row, kind: Kind) -> list[Scan]:
-    """Return the scan of a file, or those of an .npz of many people."""
+    """Return the scan in a file, or all scans in an .npz of many people.
+
+    Parameters
+    ----------
+    name : str
+        Name of the scan if the file has only one.
+    path : Path
+    row : mapping of column to cell
+        The subject's row in the table of people, for covariates.
+    kind : {"auto", "fc", "fisher_z", "timeseries"}
+    """
     arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
     if "fc_upper" not in arrays and np.ndim(arrays.get("fc", 0)) != 3:
         fc, _, names = read_fc(path, kind)
@@ -130,7 +147,7 @@ def _scans(name: str, path: Path, row: Row, kind: Kind) -> list[Scan]:
 
 
 def _numbers(row: Row) -> dict[str, float]:
-    """Return the columns of a row that are numbers, under their customary names."""
+    """Return the columns of a row that hold numbers, under their usual names."""
     numbers = {}
     for name, values in participants.as_covariates([row]).items():
         if values.dtype.kind == "f" and np.isfinite(values[0]):

@@ -48,12 +48,12 @@ def simulate(
         show forgetting (`simulate_systems`). The others are calibrated on real ABIDE
         (`simulate_calibrated`).
     n_rois : int, optional
-        116, or 40 with ``"systems"``.
+        Number of ROIs; by default 116, or 40 with ``"systems"``.
     n_sites : int, optional
-        As many as the layout has, or 4 with ``"systems"``.
+        Number of sites; by default as many as the layout has, or 4 with ``"systems"``.
     seed : int
     sites : sequence of str, optional
-        Keep these sites, in this order.
+        Sites to keep, in this order.
     layout, scale, d_scale, rho, disorders
         Settings of `simulate_calibrated`.
     subjects_per_site, volumes, common_effect, site_effect

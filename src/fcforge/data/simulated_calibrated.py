@@ -1,6 +1,6 @@
 """Made-up multi-site FC, calibrated on real ABIDE-I.
 
-Everything happens in Fisher z, z = artanh(r). A subject's matrix is the sum of a population
+All quantities are in Fisher z, z = artanh(r). A subject's matrix is the sum of a population
 mean shaped by distance, brain system and hemisphere; a global and a low-rank trait of the
 subject; the disorder, mostly spread over single edges; an additive shift and an attenuation of
 the site; and head motion. It is made a correlation matrix and observed through a finite number
@@ -35,32 +35,28 @@ from fcforge.data.simulated_scans import observe, symmetric_normal
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.imaging.matrix_files import read_table
 
-# In Fisher z. Of the population's mean: offset, ROIs of one system, mirrored ROIs, exp(-D / 18 mm),
-# the dip at 90 mm, noise per edge and per ROI.
-BASE = 0.60
-SAME_SYSTEM = 0.42
-HOMOTOPIC = 0.60
-NEAR = 1.0
-FAR = 0.10
-EDGE = 0.10
-HUB = 0.06
-# Of a subject: log SD of its global connectivity, size and rank of its own pattern, log SD of a
-# patient's severity (mean 1), effect of mean framewise displacement per mm.
-GAIN = 0.26
-TRAIT = 0.75 * 0.25
-N_TRAITS = 25
-SEVERITY = 0.5
-MOTION = 1.2
-UNRELIABILITY = (
-    0.03  # mean loss of correlation per ROI at a site is about .8 times this
-)
-STRENGTH = 0.022  # of a disorder's pattern
-SHARED = 0.6  # of a further disorder's pattern
+# Parts of the population's mean matrix, in Fisher z.
+BASE = 0.60  # offset of all edges (times 0.55)
+SAME_SYSTEM = 0.42  # edges within a brain system
+HOMOTOPIC = 0.60  # edges between mirrored ROIs
+NEAR = 1.0  # at distance 0; falls off as exp(-distance / 18 mm)
+FAR = 0.10  # depth of the dip around 90 mm
+EDGE = 0.10  # SD of noise per edge
+HUB = 0.06  # SD of noise per ROI
+# Parts of a subject's matrix.
+GAIN = 0.26  # log SD of a subject's global connectivity
+TRAIT = 0.75 * 0.25  # size of a subject's own pattern
+N_TRAITS = 25  # rank of that pattern
+SEVERITY = 0.5  # log SD of a patient's severity, whose mean is 1
+MOTION = 1.2  # effect of mean framewise displacement per mm
+UNRELIABILITY = 0.03  # a site's mean loss of correlation per ROI is about 0.8 of it
+STRENGTH = 0.022  # size of a disorder's pattern
+SHARED = 0.6  # share of the first disorder's pattern in that of a further disorder
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What presets of the simulator differ in; the rest is the same for all (`simulated`).
+    """Settings in which the presets of the simulator differ.
 
     Attributes
     ----------
@@ -87,7 +83,17 @@ PRESETS: dict[str, Recipe] = {
 
 
 class SiteLayout(NamedTuple):
-    """Size of a simulated site: patients, controls, volumes per scan, mean FD of each class."""
+    """Size and scans of a simulated site.
+
+    Attributes
+    ----------
+    name : str
+    patients, controls : int
+    volumes : int
+        Volumes per scan.
+    fd_patients, fd_controls : float
+        Mean framewise displacement of each class in mm.
+    """
 
     name: str
     patients: int
@@ -130,17 +136,18 @@ def simulate_calibrated(
     n_rois : int
         116 gives AAL's ROIs; any other count (4 or more) gets made-up coordinates.
     n_sites : int, optional
-        First so many sites of the layout; beyond its end, sites of in-between size are added.
+        Number of sites: the first ones of the layout. Beyond its end, further sites repeat the
+        sizes of the layout's.
     scale : float
         Fraction of the layout's subjects; a site keeps at least 4 per class.
     seed : int
     d_scale, rho : float, optional
         Override the preset's disorder strength and similarity between sites (see `Recipe`).
     sites : sequence of str, optional
-        Keep these sites, in this order.
+        Sites to keep, in this order.
     disorders : int
-        How many the patients have, in turn: with 2 there are three classes. Each further one
-        shares `SHARED` of its pattern with the first.
+        Number of disorders, which the patients have in turn: with 2 there are three classes. Each
+        further disorder shares the part `SHARED` of its pattern with the first.
 
     Returns
     -------
@@ -150,8 +157,8 @@ def simulate_calibrated(
     places = places_of(layout, n_sites, scale)
     world = World(atlas_of(n_rois), recipe, seed, disorders)
     with one_blas_thread():
-        made = [world.people_of(place) for place in places]
-    fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
+        people = [world.people_of(place) for place in places]
+    fc, y, motion = (np.concatenate(part) for part in zip(*people, strict=True))
     sizes = [place.patients + place.controls for place in places]
     site = np.repeat([place.name for place in places], sizes)
     ids = []
@@ -168,17 +175,17 @@ def simulate_calibrated(
 # -- sites and ROIs --------------------------------------------------------------------------------
 @lru_cache(maxsize=1)
 def layouts() -> dict[str, tuple[SiteLayout, ...]]:
-    """Return the sites of each layout, those of the paper's data sets."""
-    found: dict[str, tuple[SiteLayout, ...]] = {}
+    """Return the sites of each layout by its name; the layouts are the paper's data sets."""
+    sites: dict[str, tuple[SiteLayout, ...]] = {}
     for row in read_table(Path(__file__).with_name("simulated_layouts.tsv")):
         layout, name, *numbers = row.values()
         site = SiteLayout(name, *map(int, numbers[:3]), *map(float, numbers[3:]))
-        found[layout] = (*found.get(layout, ()), site)
-    return found
+        sites[layout] = (*sites.get(layout, ()), site)
+    return sites
 
 
 def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
-    """Return the recipe of a preset, with the given numbers in place of its own."""
+    """Return the recipe of a preset, with `d_scale` and `rho` in place of its own unless None."""
     recipe = look_up("preset", preset, PRESETS)
     if d_scale is not None:
         recipe = replace(recipe, d_scale=d_scale)
@@ -186,49 +193,57 @@ def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
 
 
 def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout]:
-    """Return the sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects."""
+    """Return the sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects.
+
+    Each site keeps at least `MIN_PER_CLASS` people per class.
+    """
     base = look_up("layout", layout, layouts())
     n_sites = len(base) if n_sites is None else n_sites
     extra = [f"Sim-Extra{i + 1:02d}" for i in range(n_sites - len(base))]
     names = [*(place.name for place in base), *extra][:n_sites]
-    found = []
+    places = []
     for name, place in zip(names, cycle(base), strict=False):
-        n, m = (max(MIN_PER_CLASS, round(size * scale)) for size in place[1:3])
-        found.append(place._replace(name=name, patients=n, controls=m))
-    return found
+        patients, controls = (
+            max(MIN_PER_CLASS, round(size * scale))
+            for size in (place.patients, place.controls)
+        )
+        places.append(place._replace(name=name, patients=patients, controls=controls))
+    return places
 
 
 def twins(roi_names: Sequence[str]) -> np.ndarray:
-    """Return the index (R,) of each ROI's counterpart in the other hemisphere, or of itself.
+    """Return the index of each ROI's mirror image in the other hemisphere, shape (R,).
 
-    Sides are told by the last letter of the name, ``_L`` or ``_R``.
+    The side is the last letter of the name, ``_L`` or ``_R``. An ROI without a mirror image has its
+    own index.
     """
-    place = {name: i for i, name in enumerate(roi_names)}
+    index_of = {name: i for i, name in enumerate(roi_names)}
     other_side = {"L": "R", "R": "L"}
-    found = []
-    for name, own in place.items():
+    indices = []
+    for name, index in index_of.items():
         side = name[-1]
-        twin = name[:-1] + other_side.get(side, side)
-        found.append(place.get(twin, own))
-    return np.array(found)
+        mirrored = name[:-1] + other_side.get(side, side)
+        indices.append(index_of.get(mirrored, index))
+    return np.array(indices)
 
 
 def made_up_atlas(n_rois: int) -> Atlas:
-    """Return mirror-symmetric ROIs in a brain-sized ellipsoid, in compact bilateral systems.
+    """Return an atlas of mirror-symmetric ROIs in a brain-sized ellipsoid, in compact brain systems.
 
-    Left ROIs lie on a golden-angle spiral through the left half, right ones mirror them; an odd
-    count leaves one on the midline. Systems grow around seeds that are far from each other.
+    Left ROIs lie on a golden-angle spiral through the left half, and right ROIs mirror them. With an
+    odd number one ROI lies on the midline. Each system has ROIs of both hemispheres around one
+    point; these points are far from each other.
     """
     pairs = n_rois // 2
     left = _half_ellipsoid(pairs)
     xyz = np.zeros((n_rois, 3))
     xyz[0 : 2 * pairs : 2] = left
     xyz[1 : 2 * pairs : 2] = left * [-1, 1, 1]
-    folded = np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1]  # both sides in one
+    folded = np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1]  # the left half upon the right
     n_systems = max(1, min(9, n_rois // 6))
     group = _grow(folded, n_systems)
-    both = [f"ROI{i + 1:03d}_{side}" for i in range(pairs) for side in "LR"]
-    names = (*both, *[f"ROI{pairs + 1:03d}"] * (n_rois % 2))
+    paired = [f"ROI{i + 1:03d}_{side}" for i in range(pairs) for side in "LR"]
+    names = (*paired, *[f"ROI{pairs + 1:03d}"] * (n_rois % 2))
     systems = tuple(f"system{g + 1}" for g in group)
     codes = tuple(range(1, n_rois + 1))
     return Atlas(f"MadeUp{n_rois}", names, systems, codes=codes, xyz=xyz)
@@ -240,7 +255,7 @@ def atlas_of(n_rois: int) -> Atlas:
 
 
 def _half_ellipsoid(n: int) -> np.ndarray:
-    """Return `n` points in the left half of an ellipsoid with half axes 65, 85, 60 mm."""
+    """Return `n` points (n, 3) in the left half of an ellipsoid with half axes 65, 85 and 60 mm."""
     i = np.arange(n) + 0.5
     height = 1 - 2 * i / max(n, 1)
     angle = (i * np.pi * (3 - np.sqrt(5))) % np.pi  # half a turn: x stays on one side
@@ -253,7 +268,11 @@ def _half_ellipsoid(n: int) -> np.ndarray:
 
 
 def _grow(points: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the group of each point: the nearest of `n_groups` farthest-point seeds."""
+    """Return the group of each point (n, 3), shape (n,): points are grouped around seeds.
+
+    The first seed is the first point. Each further seed is the point farthest from all seeds so far.
+    A point belongs to its nearest seed.
+    """
     distance = np.full(len(points), np.inf)
     group = np.zeros(len(points), dtype=int)
     seed = 0
@@ -267,28 +286,53 @@ def _grow(points: np.ndarray, n_groups: int) -> np.ndarray:
 
 # -- people ----------------------------------------------------------------------------------------
 def _by_system(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
-    """Draw one number for all edges between two systems, (R, R)."""
+    """Draw a matrix (R, R) with one standard normal number for all edges between two systems.
+
+    Parameters
+    ----------
+    rng : numpy Generator
+    system : ndarray of shape (R,), int
+        System of each ROI.
+    """
     n_systems = int(system.max()) + 1
     between = symmetric_normal(rng, n_systems)
     return between[np.ix_(system, system)]
 
 
 def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
-    """Return a disorder's pattern: mostly single edges, partly system pairs, on average less FC.
+    """Draw a disorder's pattern (R, R): the difference between patients and controls per edge.
 
-    Expected SD over edges .9, mean -.5. A pattern of blocks alone would drown in the low-rank
-    differences between subjects.
+    It consists mostly of single edges and partly of whole blocks between two systems, and lowers FC
+    on average: expected mean -0.5, SD over edges 0.9. A pattern of blocks alone would drown in the
+    low-rank differences between subjects.
+
+    Parameters
+    ----------
+    rng : numpy Generator
+    system : ndarray of shape (R,), int
+        System of each ROI.
     """
-    share = np.where(_by_system(rng, system) > 0.524, 1.0, 0.25)  # 30 % of pairs full
+    # 30 % of the pairs of systems are affected fully, the others by a quarter.
+    share = np.where(_by_system(rng, system) > 0.524, 1.0, 0.25)
     block = _by_system(rng, system)
     pattern = share * (0.5 * block + 0.8 * symmetric_normal(rng, len(system)))
     upper = np.triu_indices(len(system), 1)
-    typical = np.sqrt((share[upper] ** 2).mean())
-    return pattern / (1.08 * typical) - 0.5
+    root_mean_square = np.sqrt((share[upper] ** 2).mean())
+    return pattern / (1.08 * root_mean_square) - 0.5
 
 
 class Population(NamedTuple):
-    """Mean z (R, R), disorder pattern (R, R) and subject traits (n_traits, R)."""
+    """Patterns that all sites share, for R ROIs.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (R, R)
+        Mean matrix in Fisher z.
+    disorder : ndarray of shape (R, R)
+        Pattern of the disorder.
+    traits : ndarray of shape (N_TRAITS, R)
+        Factors of which each subject's own pattern is a random mixture.
+    """
 
     mean: np.ndarray
     disorder: np.ndarray
@@ -297,7 +341,16 @@ class Population(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """What all simulated sites share."""
+    """Simulated world: a population, from which the subjects of any site are drawn.
+
+    Attributes
+    ----------
+    atlas : Atlas
+    recipe : Recipe
+    seed : int
+    disorders : int
+        Number of disorders.
+    """
 
     atlas: Atlas
     recipe: Recipe
@@ -306,22 +359,23 @@ class World:
 
     @cached_property
     def system(self) -> np.ndarray:
-        """System of each ROI as an integer, by first appearance."""
+        """System of each ROI as an integer, numbered by first appearance, shape (R,)."""
         order = list(dict.fromkeys(self.atlas.systems))
         return np.array([order.index(s) for s in self.atlas.systems])
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """Between ROIs (R, R), mm."""
+        """Distances between ROIs in mm, shape (R, R)."""
         xyz = self.atlas.xyz
         return np.linalg.norm(xyz[:, None] - xyz[None], axis=-1)
 
     def _rng(self, *names: str | int) -> np.random.Generator:
+        """Return a generator keyed by the seed, these names and the number of ROIs."""
         return numpy_rng(self.seed, "simulated", *names, self.atlas.n_rois)
 
     @cached_property
     def population(self) -> Population:
-        """What everybody has, before sites."""
+        """Patterns of the population, before any effect of a site."""
         rng = self._rng("population")
         system = self.system
         n = self.atlas.n_rois
@@ -343,7 +397,16 @@ class World:
         return Population(mean, pattern, (by_system + by_roi) / np.sqrt(2))
 
     def people_of(self, place: SiteLayout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return FC (n, R, R), label (n,) and mean FD (n,) of one site's subjects."""
+        """Draw the subjects of one site.
+
+        Returns
+        -------
+        fc : ndarray of shape (n, R, R)
+        label : ndarray of shape (n,)
+            0 = control, 1 and up = disorders.
+        fd : ndarray of shape (n,)
+            Mean framewise displacement in mm.
+        """
         disorder, shift, reliability = self._site_effects(place)
         rng = self._rng("subjects", place.name)
         label, fd, amounts = self._amounts(rng, place)
@@ -354,11 +417,11 @@ class World:
         mean, _, traits = self.population
         by_trait = traits[:, :, None] * traits[:, None, :]
         parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
-        others = []  # further disorders: some of the first one's pattern, the rest its own
+        others = []  # further disorders: a mixture of the first one's pattern and a new one
         for k in range(2, self.disorders + 1):
-            own = _disorder(self._rng("disorder", k), self.system)
-            own = STRENGTH * self.recipe.d_scale * own
-            others.append((SHARED * disorder + np.sqrt(1 - SHARED**2) * own)[None])
+            new = _disorder(self._rng("disorder", k), self.system)
+            new = STRENGTH * self.recipe.d_scale * new
+            others.append((SHARED * disorder + np.sqrt(1 - SHARED**2) * new)[None])
         parts = np.concatenate([parts, by_trait, *others]).astype(np.float32)
         z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
         attenuated = np.tanh(z).reshape(-1, *mean.shape) * reliability
@@ -368,11 +431,20 @@ class World:
     def _amounts(
         self, rng: np.random.Generator, place: SiteLayout
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return label (n,), mean FD (n,) and amount of each pattern (n, k) of a site's subjects."""
+        """Draw how much of each pattern the subjects of a site have.
+
+        Returns
+        -------
+        label : ndarray of shape (n,)
+        fd : ndarray of shape (n,)
+            Mean framewise displacement in mm.
+        amounts : ndarray of shape (n, k)
+            For the k patterns in the order in which `people_of` lists them.
+        """
         sizes = [place.patients, place.controls]
         label = rng.permutation(np.repeat([1, 0], sizes))
         n = len(label)
-        # mean framewise displacement in mm: lognormal around the class mean, log SD .6
+        # Mean framewise displacement is lognormal around the class mean with log SD 0.6.
         fd = np.where(label == 1, place.fd_patients, place.fd_controls)
         fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
         gain = BASE * np.expm1(GAIN * rng.standard_normal(n))
@@ -380,21 +452,34 @@ class World:
         weight = trait * rng.standard_normal((n, N_TRAITS))
         log_severity = SEVERITY * rng.standard_normal(n) - SEVERITY**2 / 2
         severity = np.exp(log_severity) * label
-        label = label * (1 + np.cumsum(label) % self.disorders)  # patients in turn
-        of = [severity * (label == k) for k in range(1, self.disorders + 1)]
-        columns = [np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]]
+        # Patients have the disorders in turn.
+        label = label * (1 + np.cumsum(label) % self.disorders)
+        first, *further = [
+            severity * (label == k) for k in range(1, self.disorders + 1)
+        ]
+        columns = [np.ones(n), gain, first, fd - 0.08, weight, *further]
         return label, fd, np.column_stack(columns)
 
     def _site_effects(
         self, place: SiteLayout
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return disorder, additive shift and attenuation of a site, each (R, R)."""
+        """Draw the effects of a site, each of shape (R, R).
+
+        Returns
+        -------
+        disorder : ndarray
+            Pattern of the disorder at this site, a mixture of the population's and a local one.
+        shift : ndarray
+            Added to every subject's Fisher z.
+        attenuation : ndarray
+            Factor of every subject's correlations.
+        """
         rng = self._rng("site", place.name)
         recipe = self.recipe
         n = self.atlas.n_rois
-        own = _disorder(rng, self.system)
+        local = _disorder(rng, self.system)
         shared = recipe.rho * self.population.disorder
-        mixed = shared + np.sqrt(1 - recipe.rho**2) * own
+        mixed = shared + np.sqrt(1 - recipe.rho**2) * local
         shift = recipe.site_block * _by_system(rng, self.system)
         shift += recipe.site_edge * symmetric_normal(rng, n)
         reliability = 1 - UNRELIABILITY * np.abs(rng.standard_normal(n))

@@ -10,19 +10,21 @@ def symmetric_normal(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def observe(matrix: np.ndarray, samples: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the correlation of `samples` normal draws from each near-correlation matrix.
+    """Return the FC that scans of finite length have: correlations of random draws.
 
-    Eigenvalues are lifted to 1e-3; the symmetric root V sqrt(w) V^T times white noise has the
-    wanted covariance. The symmetric root is unique; V sqrt(w) would depend on the signs of
-    eigenvectors, which differ between machines. No rescaling to a unit diagonal is needed in
-    between, as the correlation of the draws does not depend on their scale.
+    From each subject's true matrix `samples` normal vectors are drawn, and their correlation is
+    returned. The draws are white noise times the symmetric root V sqrt(w) V^T of the matrix with
+    eigenvectors V and eigenvalues w, which are raised to 1e-3 at least. The symmetric root is
+    unique, whereas V sqrt(w) depends on the signs of eigenvectors, which differ between machines.
+    The correlation does not depend on the scale of the draws, so the diagonal need not be exactly 1.
 
     Parameters
     ----------
     matrix : ndarray of shape (n, R, R), float32
-        Nearly correlation matrices. Changed in place: the diagonal is set to 1.
+        True matrices of n subjects with R ROIs, nearly correlation matrices. They are changed in
+        place: the diagonal is set to 1.
     samples : int
-        Draws per matrix.
+        Draws per matrix, like independent volumes of a scan.
     rng : numpy Generator
 
     Returns

@@ -1,7 +1,7 @@
 r"""Simulated hospitals whose patients share a little and differ a lot: preset ``systems``.
 
-This world was made so that hospitals disagree: a network that adapts to one of them loses what it
-knew of the others, and replay can be seen to help. The effect on real data is smaller.
+This world is made so that hospitals disagree: a network that adapts to one of them forgets the
+others, and replay visibly helps. The effect on real data is smaller.
 
 The ROIs fall into disjoint groups of equal size: one common to all hospitals and one per hospital.
 The matrix of subject i at hospital s is, in Fisher z (z = artanh r),
@@ -185,6 +185,13 @@ class SystemsWorld:
     def subjects_of(self, site: str, subjects: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw the subjects of one hospital.
 
+        Parameters
+        ----------
+        site : str
+            Name of the hospital.
+        subjects : int
+            Number of subjects.
+
         Returns
         -------
         fc : ndarray of shape (subjects, R, R), float32
@@ -195,17 +202,30 @@ class SystemsWorld:
         rng = self._rng("subjects", site)
         y = rng.permutation(np.arange(subjects) % 2)
         factors = rng.standard_normal((subjects, self.n_rois, SUBJECT_RANK))
-        own = SUBJECT * factors @ factors.transpose(0, 2, 1) / SUBJECT_RANK
-        by_group = np.einsum(
+        of_subject = SUBJECT * factors @ factors.transpose(0, 2, 1) / SUBJECT_RANK
+        of_groups = np.einsum(
             "ng,gij->nij", self._amounts(rng, site, y), self.within_group
         )
-        z = self.population + shift + own + by_group
+        z = self.population + shift + of_subject + of_groups
         return observe(np.tanh(z).astype(np.float32), self.volumes, rng), y
 
     def _amounts(
         self, rng: np.random.Generator, site: str, y: np.ndarray
     ) -> np.ndarray:
-        """Return the shift (n, groups) of every subject in every group of ROIs, in Fisher z."""
+        """Draw the shift of every subject within every group of ROIs, in Fisher z.
+
+        Parameters
+        ----------
+        rng : numpy Generator
+        site : str
+            The subjects' hospital.
+        y : ndarray of shape (n,)
+            Diagnoses, 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n, number of groups)
+        """
         shape = len(y), len(self.groups)
         amounts = GROUP_SPREAD * rng.standard_normal(shape)
         random_sign = rng.choice([-1.0, 1.0], shape)

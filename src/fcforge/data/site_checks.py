@@ -2,8 +2,8 @@ r"""Checks that compare sites: order of the ROIs, hemispheres, and the meaning o
 
 *Order of the ROIs.* The mean Fisher-z edges of a site correlate with those of every other site. The
 median of these correlations is at least 0.82 for each of the 20 sites of ABIDE I (two
-preprocessings) and at most 0.13 for a site whose ROIs are permuted. Below `ALIKE` the site is at
-fault. Sites whose own scans do not share a pattern (`CONSISTENT`) are not compared.
+preprocessings) and at most 0.13 for a site whose ROIs are permuted. A site below `ALIKE` is
+reported. Sites whose own scans do not share a pattern (`CONSISTENT`) are not compared.
 
 *Hemispheres.* See `fcforge.data.scan_checks`: the asymmetry of a site's mean changes its sign if
 left and right are swapped.
@@ -13,8 +13,10 @@ site. Diagnoses look swapped if patients score lower than controls, one-sided Ma
 p < `SWAPPED`. On ABIDE I (20 sites, two preprocessings) no correct site fails, and 22 of 40 sites
 with swapped diagnoses do: 11 of the 13 that have 50 people or more. All sites are tested at the cost of
 one inverse of an (n, n) matrix, by the formula for leave-one-group-out residuals of ridge regression:
-with :math:`G = (K + \lambda I)^{-1}`, the prediction for the rows B of a site by the model of the
-others is :math:`y_B - G_{BB}^{-1} (G y)_B`.
+with the linear kernel K of all scans and :math:`G = (K + \lambda I)^{-1}`, the prediction for the rows
+B of a site by the model of the others is :math:`y_B - G_{BB}^{-1} (G y)_B`.
+
+Letters of shapes: n people, R ROIs, E edges.
 """
 
 from collections.abc import Iterator
@@ -38,9 +40,9 @@ from fcforge.data.scan_checks import (
 ALIKE = 0.5  # correlation of two sites' mean edges below which they are unlike
 CONSISTENT = 0.3  # median correlation of a scan with the mean of its site's other scans
 SWAPPED = 0.01  # p below which diagnoses look swapped
-MIN_OTHERS = 20  # people of other sites that a classifier is trained on at least
-MOST = 5_000  # people; with more, diagnoses are not compared
-PENALTY = 10.0  # of the ridge, in units of the mean diagonal of the kernel
+MIN_OTHERS = 20  # fewest people of other sites that a classifier is trained on
+MOST = 5_000  # people of a cohort beyond which diagnoses are not compared, to save time
+PENALTY = 10.0  # ridge penalty in units of the mean diagonal of the kernel
 CHECK_ROIS = (
     "Check the atlas and the order of the ROIs. If they are right: allow_unlike_sites = true in "
     "[dataset]."
@@ -71,9 +73,15 @@ class Contrast(NamedTuple):
 
 
 def contrast(scores: np.ndarray, higher: np.ndarray) -> Contrast:
-    """Return whether scores (n,) are lower in the group `higher` (n,), a boolean mask.
+    """Test whether a group that should have the higher scores has the lower ones.
 
-    The test is the one-sided Mann-Whitney test. With one empty group p is NaN.
+    The test is the one-sided Mann-Whitney test. With an empty group p is NaN.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+    higher : ndarray of shape (n,), bool
+        Members of the group that should score higher.
     """
     from scipy.stats import mannwhitneyu  # slow to import
 
@@ -87,7 +95,7 @@ def contrast(scores: np.ndarray, higher: np.ndarray) -> Contrast:
 def scan_fault(
     known: np.ndarray, fc: np.ndarray, site: str, others: str, severity: Severity
 ) -> Fault | None:
-    """Return the fault of a site whose ROIs or hemispheres are in another order; None without.
+    """Return the fault of a site whose ROIs or hemispheres are in another order; None if there is none.
 
     Parameters
     ----------
@@ -117,6 +125,19 @@ def _pattern_fault(
     others: str,
     severity: Severity,
 ) -> Fault | None:
+    """Return the fault of a site that is unlike others, or whose hemispheres look swapped.
+
+    Parameters
+    ----------
+    correlations : list of float
+        Correlation of the site's mean edges with those of each other site.
+    known : ndarray of shape (E,)
+        Mean edges over the other sites.
+    mean : ndarray of shape (E,)
+        Mean edges of the site.
+    site, others, severity
+        As in `scan_fault`.
+    """
     median = float(np.median(correlations))
     if median < ALIKE:
         return Fault(severity, unlike(others, median), CHECK_ROIS, site=site)
@@ -149,33 +170,45 @@ def site_faults(cohort: Cohort) -> Iterator[Fault]:
         if _consistency(z) >= CONSISTENT:
             means[name] = z.mean(0)
     severity: Severity = "warning" if cohort.allow_unlike_sites else "error"
-    odd = []
+    faulty = []
     for name, mean in means.items():
-        others = [other for own, other in means.items() if own != name]
+        others = [of_other for other, of_other in means.items() if other != name]
         if not others:
             continue
-        correlations = [_correlation(mean, other) for other in others]
+        correlations = [_correlation(mean, of_other) for of_other in others]
         known = np.mean(others, axis=0)
         words = "the other sites" if len(others) > 1 else "the other site"
         if fault := _pattern_fault(correlations, known, mean, name, words, severity):
-            odd.append(name)
+            faulty.append(name)
             yield fault
-    yield from _label_faults(cohort.select(~np.isin(cohort.site, odd)))
+    # Scans in another order would spoil the classifiers of diagnoses.
+    yield from _label_faults(cohort.select(~np.isin(cohort.site, faulty)))
 
 
 def _consistency(z: np.ndarray) -> float:
-    """Return the median correlation of a scan (n, E) with the mean of the other scans."""
+    """Return the median, over a site's scans, of the correlation with the mean of its other scans.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n, E)
+        Fisher-z edges of the site's scans. With fewer than three scans the result is 0.
+    """
     if len(z) < 3:
         return 0.0
     x = z - z.mean(1, keepdims=True)
     total = x.sum(0)
-    own = np.einsum("ne,ne->n", x, x)
-    along = x @ total
-    of_rest = np.sqrt(np.maximum(total @ total - 2 * along + own, 1e-12))
-    return float(np.median((along - own) / (np.sqrt(np.maximum(own, 1e-12)) * of_rest)))
+    squared_norm = np.einsum("ne,ne->n", x, x)
+    with_total = x @ total
+    # The sum of the other scans is total - x: its norm and its product with x.
+    others_norm = np.sqrt(
+        np.maximum(total @ total - 2 * with_total + squared_norm, 1e-12)
+    )
+    norm = np.sqrt(np.maximum(squared_norm, 1e-12))
+    return float(np.median((with_total - squared_norm) / (norm * others_norm)))
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the correlation of two vectors of edges (E,)."""
     return float(likeness(a[None], b)[0])
 
 
@@ -193,12 +226,13 @@ def _label_faults(cohort: Cohort) -> Iterator[Fault]:
         site = cohort.site[members]
         scores = held_out_scores(cohort.fc[members], higher, site)
         for name in cohort.site_names:
-            here = site == name
-            if (~here).sum() < MIN_OTHERS:
+            of_site = site == name
+            if (~of_site).sum() < MIN_OTHERS:
                 continue
-            result = contrast(scores[here], higher[here])
-            if result.p < SWAPPED / len(pairs):  # NaN fails
-                message = labels_swapped(target, low, high, result, int(here.sum()))
+            result = contrast(scores[of_site], higher[of_site])
+            if result.p < SWAPPED / len(pairs):  # false for NaN
+                n = int(of_site.sum())
+                message = labels_swapped(target, low, high, result, n)
                 yield Fault("warning", message, CHECK_LABELS, site=name)
 
 
@@ -228,33 +262,34 @@ def _halves(cohort: Cohort) -> np.ndarray:
     """Return 1 for people above the median number of their site, 0 for the others, shape (n,)."""
     halves = np.zeros(len(cohort), dtype=np.int64)
     for name in cohort.site_names:
-        here = cohort.site == name
-        halves[here] = cohort.y[here] > np.median(cohort.y[here])
+        of_site = cohort.site == name
+        halves[of_site] = cohort.y[of_site] > np.median(cohort.y[of_site])
     return halves
 
 
 def held_out_scores(fc: np.ndarray, higher: np.ndarray, site: np.ndarray) -> np.ndarray:
-    """Return ridge scores (n,) of each site's people by the model of all other sites.
+    """Return the ridge score of each person by the model of all other sites, shape (n,).
 
     Parameters
     ----------
     fc : ndarray of shape (n, R, R)
     higher : ndarray of shape (n,), bool
-        Group that high scores mean.
+        Members of the group that is trained to score higher.
     site : ndarray of shape (n,), str
+        Each person's site.
     """
     x = fisher_z(fc).astype(np.float32)
     y = np.where(higher, 1.0, -1.0)
-    places = [np.flatnonzero(site == name) for name in np.unique(site)]
-    for rows in places:  # differences between sites say nothing about diagnoses
+    rows_of_sites = [np.flatnonzero(site == name) for name in np.unique(site)]
+    for rows in rows_of_sites:  # differences between sites tell nothing about diagnoses
         x[rows] -= x[rows].mean(0)
         y[rows] -= y[rows].mean()
     kernel = (x @ x.T).astype(np.float64)
     scale = float(np.trace(kernel)) / len(kernel) or 1.0
     inverse = np.linalg.inv(kernel + PENALTY * scale * np.eye(len(kernel)))
-    fitted = inverse @ y
+    dual = inverse @ y
     scores = np.empty(len(y))
-    for rows in places:
+    for rows in rows_of_sites:
         block = inverse[np.ix_(rows, rows)]
-        scores[rows] = y[rows] - np.linalg.solve(block, fitted[rows])
+        scores[rows] = y[rows] - np.linalg.solve(block, dual[rows])
     return scores

@@ -1,4 +1,7 @@
-"""Splits of a site into train, validation and test, by seed and site name alone."""
+"""Splits of a site into training, validation and test, by seed and site name alone.
+
+With several *visits* the training subjects of a site arrive in portions, one per visit.
+"""
 
 import math
 from collections.abc import Mapping
@@ -26,11 +29,24 @@ SPLITS = ("train", "val", "test")
 def split_counts(
     n: int, test_fraction: float, val_fraction: float, test: int = 0
 ) -> tuple[int, int, int]:
-    """Return the train, validation and test counts of a class with `n` subjects.
+    """Return how many subjects of a class are for training, validation and test.
 
-    ``test = round(test_fraction n)``, ``val = round(val_fraction (n - test))``, halves rounded
-    up, and at least one of each (no validation if its fraction is 0). A nonzero `test` sets the
-    test count instead.
+    ``test = round(test_fraction n)`` and ``val = round(val_fraction (n - test))``, with halves
+    rounded up and at least one subject each (no validation if its fraction is 0).
+
+    Parameters
+    ----------
+    n : int
+        Subjects of the class.
+    test_fraction, val_fraction : float
+        As in `Conditions`.
+    test : int
+        If not 0, the number of test subjects, in place of `test_fraction`.
+
+    Returns
+    -------
+    (int, int, int)
+        Numbers for training, validation and test.
     """
     test = test or max(1, math.floor(test_fraction * n + 0.5))
     val = max(val_fraction > 0, math.floor(val_fraction * (n - test) + 0.5))
@@ -38,7 +54,7 @@ def split_counts(
 
 
 def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the fold (n,) of every person, 0 to k - 1, stratified by diagnosis."""
+    """Return the fold of each of n people, 0 to k - 1, shape (n,), stratified by diagnosis."""
     folds = np.zeros(len(y), dtype=int)
     for label in (0, 1):
         rows = rng.permutation(np.flatnonzero(y == label))
@@ -47,37 +63,47 @@ def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndar
 
 
 def split_rows(
-    label: np.ndarray, rng: np.random.Generator, asked: Conditions, seed: int
+    label: np.ndarray, rng: np.random.Generator, conditions: Conditions, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return the rows of each split, stratified by `label`: sorted, disjoint and complete.
+    """Return the row numbers of each split: sorted, disjoint and complete.
 
     With k folds the test part is every k-th row of each class in random order, from the
     (`seed` % k)-th on, so that k seeds test everybody once.
+
+    Parameters
+    ----------
+    label : ndarray of shape (n,)
+        Stratum of each row (`fcforge.core.target.strata`); each is divided separately.
+    rng : numpy Generator
+    conditions : Conditions
+        Fractions, or number of folds.
+    seed : int
+        Chooses the fold.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
-    k = asked.folds
-    for cls in np.unique(label):
-        rows = rng.permutation(np.flatnonzero(label == cls))
+    k = conditions.folds
+    for stratum in np.unique(label):
+        rows = rng.permutation(np.flatnonzero(label == stratum))
         n_test = 0
         if k:
-            # longer folds of different classes do not coincide
-            first = (seed + cls * (k // 2)) % k
+            # Folds differ in size by one. The shift keeps the larger folds of two classes apart.
+            first = (seed + stratum * (k // 2)) % k
             tested = np.arange(len(rows)) % k == first
             rows = np.concatenate([rows[~tested], rows[tested]])
             n_test = int(tested.sum())
         counts = split_counts(
-            len(rows), asked.test_fraction, asked.val_fraction, n_test
+            len(rows), conditions.test_fraction, conditions.val_fraction, n_test
         )
-        cut = np.split(rows, np.cumsum(counts)[:-1])
-        for name, part in zip(SPLITS, cut, strict=True):
-            parts[name].append(part)
+        pieces = np.split(rows, np.cumsum(counts)[:-1])
+        for name, piece in zip(SPLITS, pieces, strict=True):
+            parts[name].append(piece)
     return {name: np.sort(np.concatenate(part)) for name, part in parts.items()}
 
 
 def split_cohort(
-    cohort: Cohort, site_name: str, seed: int, asked: Conditions | None = None
+    cohort: Cohort, site_name: str, seed: int, conditions: Conditions | None = None
 ) -> dict[str, Cohort]:
-    """Cut one site into train, validation and test; needs no torch.
+    """Return the training, validation and test subjects of one site. Torch is not needed.
 
     The cut depends on (`seed`, `site_name`) and the site's own subjects alone: subjects are
     sorted by id first, so neither the order of the file nor the other sites matter.
@@ -87,28 +113,34 @@ def split_cohort(
     cohort : Cohort
     site_name : str
     seed : int
-    asked : Conditions, optional
+    conditions : Conditions, optional
         Its `test_fraction` of each class is tested (the paper's 7:3 gives 0.3), or one of its
         `folds`. Its `val_fraction` of the others is for validation.
 
     Returns
     -------
     dict of split name to Cohort
+
+    Raises
+    ------
+    DataError
+        If a class is too small for the three parts, or for the folds.
     """
-    asked = asked or Conditions()
+    conditions = conditions or Conditions()
+    folds = conditions.folds
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
     counts = class_counts(members.y, members.target)
-    tested = 1 / asked.folds if asked.folds else asked.test_fraction
-    train = min(split_counts(n, tested, asked.val_fraction)[0] for n in counts)
-    if train < 1 or min(counts) < asked.folds:
+    tested = 1 / folds if folds else conditions.test_fraction
+    fewest = min(split_counts(n, tested, conditions.val_fraction)[0] for n in counts)
+    if fewest < 1 or min(counts) < folds:
         message = f"is too small to split ({min(counts)} of a class)."
-        do = "Run `fcforge check`; train on more of them, or ask for fewer folds."
+        do = "Run `fcforge check`; train on more of them, or choose fewer folds."
         raise DataError(message, where=f"site '{site_name}'", do=do)
     rng = numpy_rng(seed, "split", site_name)
-    if asked.folds:
-        rng = numpy_rng(seed // asked.folds, "folds", "split", site_name)
-    rows = split_rows(strata(members.y), rng, asked, seed)
+    if folds:
+        rng = numpy_rng(seed // folds, "folds", "split", site_name)
+    rows = split_rows(strata(members.y), rng, conditions, seed)
     parts = {name: members.select(index) for name, index in rows.items()}
     require_no_leaking_duplicates(cohort, [ids_of(parts)])
     return parts
@@ -120,101 +152,131 @@ def ids_of(parts: Mapping[str, Cohort]) -> dict[str, tuple[str, ...]]:
 
 
 def split_site(
-    cohort: Cohort, site_name: str, seed: int, asked: Conditions | None = None
+    cohort: Cohort, site_name: str, seed: int, conditions: Conditions | None = None
 ) -> Site:
     """Return a site as learners need it: the parts of `split_cohort` as batches of tensors."""
-    parts = split_cohort(cohort, site_name, seed, asked)
+    parts = split_cohort(cohort, site_name, seed, conditions)
     batches = {k: FCBatch.from_numpy(part.fc, part.y) for k, part in parts.items()}
-    more = {name: dict(part.covariates) for name, part in parts.items()}
-    return Site(site_name, **batches, subject_ids=ids_of(parts), covariates=more)
+    covariates = {name: dict(part.covariates) for name, part in parts.items()}
+    return Site(site_name, **batches, subject_ids=ids_of(parts), covariates=covariates)
 
 
 def make_sites(
-    cohort: Cohort, seed: int, asked: Conditions | None = None
+    cohort: Cohort, seed: int, conditions: Conditions | None = None
 ) -> dict[str, Site]:
-    """Return the sites of a cohort, split; `require_valid` checks the cohort first.
+    """Return all sites of a cohort by name, split; `require_valid` checks the cohort first.
 
-    With several visits every visit is an entry of its own (`fcforge.core.names.visit_name`).
+    With several visits every visit of a site is an entry of its own, by its name
+    (`fcforge.core.names.visit_name`).
+
+    Parameters
+    ----------
+    cohort : Cohort
+    seed : int
+    conditions : Conditions, optional
+        As in `split_cohort`, and the number of visits.
     """
     require_valid(cohort)
-    sites = {name: split_site(cohort, name, seed, asked) for name in cohort.site_names}
+    sites = {
+        name: split_site(cohort, name, seed, conditions) for name in cohort.site_names
+    }
     require_no_leaking_duplicates(cohort, [site.subject_ids for site in sites.values()])
-    if asked is None or asked.visits == 1:
+    if conditions is None or conditions.visits == 1:
         return sites
-    names = with_visits(sites, asked.visits)
+    names = with_visits(sites, conditions.visits)
     if len(set(names)) < len(names):
-        what = "a site is called as a further visit of another one."
-        raise DataError(what, do="Rename the site, or set visits = 1.")
-    parts = {name: portions(site, seed, asked.visits) for name, site in sites.items()}
+        message = "a site has the name of a further visit of another site."
+        raise DataError(message, do="Rename the site, or set visits = 1.")
+    visits_of = {
+        name: portions(site, seed, conditions.visits) for name, site in sites.items()
+    }
     return {
-        visit_name(name, k + 1): parts[name][k]
-        for k in range(asked.visits)
+        visit_name(name, k + 1): visits_of[name][k]
+        for k in range(conditions.visits)
         for name in sites
     }
 
 
 def portions(site: Site, seed: int, visits: int) -> list[Site]:
-    """Return the visits of a site: each class of its training subjects dealt out at random.
+    """Return the visits of a site, among which its training and validation subjects are divided.
 
-    All visits have the site's test subjects. The cut depends on (`seed`, site name) alone.
+    Each class is divided at random. All visits have the site's test subjects. The division depends
+    on (`seed`, site name) alone.
 
     Parameters
     ----------
     site : Site
     seed : int
     visits : int
+        Number of visits.
+
+    Returns
+    -------
+    list of Site
+        One per visit.
     """
     rng = numpy_rng(seed, "visits", site.name)
-    chosen: dict[str, list[np.ndarray]] = {}
+    rows_of: dict[str, list[np.ndarray]] = {}  # by part, the rows of each visit
     for part in ("train", "val"):
         batch = getattr(site, part)
-        chosen[part] = _dealt(strata(batch.y.numpy()), rng, visits)
+        rows_of[part] = _dealt(strata(batch.y.numpy()), rng, visits)
         if part == "train":
-            fewest = min(len(rows) for rows in chosen[part])
-            classes = [set(batch.y[rows].tolist()) for rows in chosen[part]]
-            lacks = not batch.y.is_floating_point() and len(set(map(len, classes))) > 1
-            if fewest < 2 or lacks:
+            fewest = min(len(rows) for rows in rows_of[part])
+            classes = [set(batch.y[rows].tolist()) for rows in rows_of[part]]
+            is_number = batch.y.is_floating_point()
+            lacks_class = not is_number and len(set(map(len, classes))) > 1
+            if fewest < 2 or lacks_class:
                 raise DataError(
                     f"has too few training subjects for {visits} visits.",
                     where=f"site '{site.name}'",
-                    do="Ask for fewer visits, or leave the site out.",
+                    do="Set fewer visits, or leave the site out.",
                 )
-    made = []
+    sites = []
     for k in range(visits):
-        rows = {part: chosen[part][k] for part in chosen}
+        rows = {part: rows_of[part][k] for part in rows_of}
         ids = {
             part: tuple(np.array(site.subject_ids[part])[r]) for part, r in rows.items()
         }
-        more = {
+        covariates = {
             part: {n: v[r] for n, v in site.covariates.get(part, {}).items()}
             for part, r in rows.items()
         }
-        made.append(
+        sites.append(
             replace(
                 site,
                 name=visit_name(site.name, k + 1),
                 train=site.train.select(rows["train"]),
                 val=site.val.select(rows["val"]),
                 subject_ids={**site.subject_ids, **ids},
-                covariates={**site.covariates, **more},
+                covariates={**site.covariates, **covariates},
             )
         )
-    return made
+    return sites
 
 
-def _dealt(groups: np.ndarray, rng: np.random.Generator, n: int) -> list[np.ndarray]:
-    """Return n disjoint sets of rows, each with its part of every group."""
-    hands: list[list[np.ndarray]] = [[] for _ in range(n)]
-    for group in np.unique(groups):
-        rows = rng.permutation(np.flatnonzero(groups == group))
+def _dealt(
+    stratum_of_row: np.ndarray, rng: np.random.Generator, n: int
+) -> list[np.ndarray]:
+    """Return `n` disjoint sets of row numbers, each with an equal share of every stratum.
+
+    Parameters
+    ----------
+    stratum_of_row : ndarray
+        Stratum of each row.
+    rng : numpy Generator
+    n : int
+    """
+    shares: list[list[np.ndarray]] = [[] for _ in range(n)]
+    for stratum in np.unique(stratum_of_row):
+        rows = rng.permutation(np.flatnonzero(stratum_of_row == stratum))
         for k in range(n):
-            hands[k].append(rows[k::n])
-    none = np.zeros(0, dtype=int)
-    return [np.sort(np.concatenate([none, *hand])) for hand in hands]
+            shares[k].append(rows[k::n])
+    empty = np.zeros(0, dtype=int)
+    return [np.sort(np.concatenate([empty, *share])) for share in shares]
 
 
 def untested_site(people: Cohort, seed: int, val_fraction: float = 0.0) -> Site:
-    """Return a site all of whose subjects are trained on, without their ids.
+    """Return a site without test subjects and without ids, for models that are not evaluated here.
 
     Parameters
     ----------
@@ -234,10 +296,10 @@ def untested_site(people: Cohort, seed: int, val_fraction: float = 0.0) -> Site:
             members = rng.permutation(np.flatnonzero(groups == label))
             val[members[: max(1, round(val_fraction * len(members)))]] = True
     nobody = np.zeros(len(people), dtype=bool)
-    parts: dict[str, Any] = {
-        part: FCBatch.from_numpy(here.fc, here.y, here.weight)
-        for part, here in zip(
-            SPLITS, map(people.select, (~val, val, nobody)), strict=True
+    batches: dict[str, Any] = {}
+    for part, rows in zip(SPLITS, (~val, val, nobody), strict=True):
+        part_people = people.select(rows)
+        batches[part] = FCBatch.from_numpy(
+            part_people.fc, part_people.y, part_people.weight
         )
-    }
-    return Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))
+    return Site(name, **batches, subject_ids=dict.fromkeys(SPLITS, ()))

@@ -10,7 +10,18 @@ from fcforge.data.faults import Fault, grouped
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of a check: the cohort, its faults, and notes on the experiment."""
+    """Result of the check of a dataset or an experiment.
+
+    Attributes
+    ----------
+    what : str
+        Name of the checked config, file or folder.
+    cohort : Cohort
+    findings : list of Fault
+        Faults of the cohort, one per subject.
+    notes : list of str
+        Remarks on the experiment.
+    """
 
     what: str
     cohort: Cohort
@@ -23,18 +34,19 @@ class Verdict:
         return not any(f.severity == "error" for f in self.findings)
 
     def sites(self) -> dict[str, dict[str, int]]:
-        """Subjects of every site, and its patients or the members of each class."""
+        """Return the number of subjects of each site, and of its patients or of each class."""
         target = self.cohort.target
-        found = {}
+        counts_of_sites = {}
         for site in self.cohort.site_names:
             y = self.cohort.y[self.cohort.site == site]
-            found[site] = {"subjects": len(y)}
-            counts = class_counts(y, target)
+            counts = {"subjects": len(y)}
+            of_classes = class_counts(y, target)
             if target.kind == "two classes":
-                found[site]["patients"] = counts[1]
+                counts["patients"] = of_classes[1]
             if target.kind == "more classes":
-                found[site] |= dict(zip(target.classes, counts, strict=True))
-        return found
+                counts |= dict(zip(target.classes, of_classes, strict=True))
+            counts_of_sites[site] = counts
+        return counts_of_sites
 
     @property
     def target(self) -> str:
@@ -50,13 +62,17 @@ class Verdict:
 
     @property
     def complaints(self) -> list[Fault]:
-        """Findings with the same words about several subjects as one."""
+        """Findings, with equal ones about several subjects merged into one."""
         return grouped(self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`: every subject by itself."""
-        about = {"what": self.what, "ok": self.ok, "n_rois": self.cohort.n_rois}
-        about["target"] = self.target
-        findings = [asdict(finding) for finding in self.findings]
-        found = {"findings": findings, "notes": self.notes}
-        return {**about, "sites": self.sites(), **found}
+        """Return the verdict as plain values for `--json`, with one finding per subject."""
+        return {
+            "what": self.what,
+            "ok": self.ok,
+            "n_rois": self.cohort.n_rois,
+            "target": self.target,
+            "sites": self.sites(),
+            "findings": [asdict(finding) for finding in self.findings],
+            "notes": self.notes,
+        }
