@@ -77,4 +77,4 @@ def first_state(method: str) -> State:
     own = settings(method)
     site = split_site(cohort(), SITES[0], own.seed)
     step = SiteStep(own, (), empty_state(N_ROIS), site)
-    return step.finished(step.train(with_val=True, tick=lambda: None))
+    return step.finished(step.training.train(with_val=True, tick=lambda: None))

@@ -20,10 +20,11 @@ from fcforge.core.spec import LearnerSpec
 from fcforge.core.subjects import FCBatch
 from fcforge.core.target import Target
 from fcforge.data.matrices import Order
-from fcforge.estimator.trained import TrainedModel, class_scores
+from fcforge.estimator.trained import TrainedModel
 from fcforge.graphs import edges, from_edges
 from fcforge.methods.base import Lane
 from fcforge.replay.state import rows_of
+from fcforge.training.evaluation import class_scores
 from fcforge.training.start import untrained
 
 VERSION: Literal[1] = 1

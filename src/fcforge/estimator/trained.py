@@ -11,16 +11,15 @@ own; the sampler distributes the replayed subjects over all visits.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
@@ -34,7 +33,7 @@ from fcforge.data.splits import untested_site
 from fcforge.evaluation.attribution import ScoredModel
 from fcforge.evaluation.explanation import NOBODY
 from fcforge.evaluation.temperature import temperature_of_odds
-from fcforge.experiments.site_loader import SiteLoader
+from fcforge.experiments.site_training import SiteTraining, Tick, starts_anew
 from fcforge.generators import GENERATORS
 from fcforge.graphs import edges, from_edges
 from fcforge.methods import build_learner
@@ -42,13 +41,7 @@ from fcforge.methods.base import Lane, Learner, Method
 from fcforge.models.attribution import Scorer
 from fcforge.models.edge import Linear
 from fcforge.nn.resources import one_thread
-from fcforge.replay.bank import PoolName
-from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
-
-CARRIED = "(from earlier sites)"
-Tick = Callable[[], Any]
+from fcforge.training.evaluation import class_scores
 
 
 @limits(val_fraction=SHARE_BELOW_ONE)
@@ -218,24 +211,25 @@ class TrainedModel:
         site = untested_site(people, self.seed, share)
         if visit > 1:
             site = replace(site, name=visit_name(name, visit))
-        site_training = _SiteTraining(self, site, settings)
+        next_site = _NextSite(self, site, settings)
+        train = next_site.training.train
         if site.train.weight is not None:
-            method = site_training.learner.method
+            method = next_site.learner.method
             if not method.weighs:
                 what = f"method '{method.name}' takes no weights of subjects."
                 do = "Leave sample_weight and class_weight out, or choose another method."
                 raise ConfigError(what, do=do)
-        lane = site_training.train(with_val=settings.trains_on_all, tick=tick)
-        packed, remembered = site_training.packed(lane)
+        lane = train(with_val=settings.trains_on_all, tick=tick)
+        packed, remembered = next_site.packed(lane)
         temperatures = self.temperatures
         if settings.calibrate == "inner_val" and len(site.val):
             # The final lane has seen the validation part: calibrate one that has not.
             if settings.trains_on_all:
-                lane = site_training.train(with_val=False, tick=lambda: None)
+                lane = train(with_val=False, tick=lambda: None)
             odds = class_scores(self.learner, lane, site.val.fc)
             temperature = temperature_of_odds(odds, site.val.y.numpy())
             temperatures = (*temperatures, round(temperature, 4))
-        copies = site_training.copies_real or self.copies_real
+        copies = next_site.copies_real or self.copies_real
         return replace(
             self,
             visits=(*self.visits, name),
@@ -302,13 +296,8 @@ class TrainedModel:
             Class whose log odds against all others are explained; ignored for a number, whose
             value in its own unit is explained.
         """
-        tensors = {
-            name: value.cpu() for name, value in self.trained_lane.named().items()
-        }
-        for name, value in tensors.items():
-            tensors[name] = value.double() if value.is_floating_point() else value
         learner = self.learner
-        lane = Lane.from_named(tensors, learner.method.State)
+        lane = self.trained_lane.in_double_precision()
         low, high = self.target.limits
         temperature = self.temperature
 
@@ -340,8 +329,8 @@ class TrainedModel:
         return weight, params["head.0.bias"].detach().double().numpy() / scale
 
 
-class _SiteTraining:
-    """Training of one site: a bank with remembered subjects and those of the site, and the lane.
+class _NextSite:
+    """One more site of a model: who is learned, and the training that learns them.
 
     Parameters
     ----------
@@ -356,28 +345,22 @@ class _SiteTraining:
         self, before: TrainedModel, site: Site, settings: SiteSettings
     ) -> None:
         self.before = before
-        self.site = site
         self.generator = settings.generator
         spec = replace(before.learner_spec, generator=settings.generator)
         self.learner = build_learner(
             spec, before.n_rois, has_base_model=False, target=before.target
         )
-        method = self.learner.method
-        self.loader = SiteLoader()
-        self._remembered_rows = self._add_remembered()
-        starts_anew = before.lane is None or method.depends_on == "site"
-        order = (site.name,) if starts_anew else (*before.order, site.name)
-        self.spec = RunSpec(
+        anew = starts_anew(self.learner, before.lane)
+        run = RunSpec(
             dataset=Component("estimator"),
             learner=spec,
-            order=order,
+            order=(site.name,) if anew else (*before.order, site.name),
             seed=before.seed,
             training=settings.training,
             val_fraction=settings.val_fraction,
         )
-        self.lane = (
-            start_lane(self.learner, before.seed) if starts_anew else self._lane()
-        )
+        lane = None if anew else before.lane
+        self.training = SiteTraining(self.learner, run, site, lane, before.remembered)
 
     @property
     def copies_real(self) -> bool:
@@ -387,86 +370,15 @@ class _SiteTraining:
             held.append(GENERATORS[self.generator.name].releases)
         return "real subjects" in held
 
-    def _add_remembered(self) -> Tensor:
-        """Put the m remembered subjects into the bank and return their rows (m,)."""
-        remembered = self.before.remembered
-        if not len(remembered):
-            return torch.zeros(0, dtype=torch.int64)
-        kind = self.learner.method.keeps.removesuffix(" subjects")
-        pool = PoolName(kind, CARRIED, self.before.seed, kind)
-        return self.loader.bank.add(pool, remembered)
-
-    def _lane(self) -> Lane:
-        """Return the lane before the site; its state refers to subjects by their bank rows.
-
-        Sums over arrays (gradient norm, penalties) depend on their order in the last digit;
-        stored lanes are sorted by name.
-        """
-        lane = self.before.trained_lane
-        state = self.loader.from_places(lane.state, self._remembered_rows)
-        params, stats = ({k: part[k] for k in sorted(part)} for part in lane[:2])
-        return Lane(params, stats, state)
-
-    def train(self, *, with_val: bool, tick: Tick) -> Lane:
-        """Train the lane on the site and return it.
-
-        Parameters
-        ----------
-        with_val : bool
-            Whether the validation part is trained on too.
-        tick : callable
-            Called after every epoch.
-        """
-        view = self.loader.view(self.site, self.spec, with_val=with_val)
-        job = Job(self.lane, view, self.spec.seed, self.spec.order)
-        bank = self.loader.bank
-        with one_thread():
-            lanes = learn_site(self.learner, [job], bank, self.spec.training, tick=tick)
-        return lanes[0]
-
     def packed(self, lane: Lane) -> tuple[Lane, FCBatch]:
         """Return a trained lane without the bank, and the subjects that its method remembers.
 
         The state then refers to subjects by their position among the remembered ones.
         """
-        bank = self.loader.bank
-        # products of strided tensors differ in the last digit from those of stored ones
-        lane = pytree.tree_map(_contiguous, lane)
-        state, rows = self.loader.to_places(lane.state)
+        bank = self.training.loader.bank
+        lane, rows = self.training.packed(lane)
         if not len(rows):
-            previous = self.before.remembered
-            return lane._replace(state=state), previous.select(slice(0, 0))
+            return lane, self.before.remembered.select(slice(0, 0))
         scans = from_edges(edges(bank.fc(rows)).float())
         weight = None if bank.weight is None else bank.weight[rows]
-        remembered = FCBatch(scans, bank.y[rows], weight)
-        return lane._replace(state=state), remembered
-
-
-def _contiguous(tensor: Tensor) -> Tensor:
-    """Return a copy with the strides of a stored tensor, also where a dimension has length 1."""
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def class_scores(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
-    """Return the uncalibrated scores of scans by a lane.
-
-    Parameters
-    ----------
-    learner : Learner
-    lane : Lane
-    fc : Tensor of shape (n, R, R)
-
-    Returns
-    -------
-    ndarray of shape (n,) or (n, K)
-        Log odds of patient; for more than two classes the log probability of each; for a number
-        the number on its learned scale.
-    """
-    with torch.no_grad():
-        inputs = learner.model.prepare(fc)
-        logits = learner.method.logits(learner.model, lane, inputs).double()
-    if logits.shape[1] == 1:
-        return logits[:, 0].numpy()
-    if logits.shape[1] > 2:
-        return logits.log_softmax(1).numpy()
-    return (logits[:, 1] - logits[:, 0]).numpy()
+        return lane, FCBatch(scans, bank.y[rows], weight)

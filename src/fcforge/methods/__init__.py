@@ -152,10 +152,7 @@ def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
     Scorer
         Its score is the log odds of two classes, or the predicted number.
     """
-    tensors = {name: value.cpu() for name, value in lane.named().items()}
-    for name, value in tensors.items():
-        tensors[name] = value.double() if value.is_floating_point() else value
-    exact = Lane.from_named(tensors, learner.method.State)
+    exact = lane.in_double_precision()
 
     def score(fc: Tensor) -> Tensor:
         """Return the scores (n,) of FC matrices (n, R, R)."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from fcforge.core.settings import Checked
 from fcforge.core.target import Kind
@@ -51,6 +52,15 @@ class Lane(NamedTuple):
     def device(self) -> torch.device:
         """Device of the parameters."""
         return next(iter(self.params.values())).device
+
+    def in_double_precision(self) -> "Lane":
+        """Return the lane on the CPU with float64 in place of other floating-point numbers."""
+
+        def convert(value: Tensor) -> Tensor:
+            value = value.cpu()
+            return value.double() if value.is_floating_point() else value
+
+        return pytree.tree_map(convert, self)
 
     def with_state(self, **fields: Any) -> "Lane":
         """Return the lane with some fields of its state replaced."""

@@ -1,4 +1,4 @@
-"""Scores on test splits. No other code of `training` reads a test split."""
+"""Scores of trained lanes. No other code of `training` reads a test split."""
 
 from collections.abc import Mapping
 
@@ -48,3 +48,28 @@ class Evaluator:
     def peek(self, site: str) -> tuple[Inputs, Tensor]:
         """Return inputs and labels of one site's test split, for the `select_on_test` leak only."""
         return self._tests[site]
+
+
+def class_scores(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
+    """Return the uncalibrated scores of scans by a lane.
+
+    Parameters
+    ----------
+    learner : Learner
+    lane : Lane
+    fc : Tensor of shape (n, R, R)
+
+    Returns
+    -------
+    ndarray of shape (n,) or (n, K)
+        Log odds of patient; for more than two classes the log probability of each; for a number
+        the number on its learned scale.
+    """
+    with torch.no_grad():
+        inputs = learner.model.prepare(fc)
+        logits = learner.method.logits(learner.model, lane, inputs).double()
+    if logits.shape[1] == 1:
+        return logits[:, 0].numpy()
+    if logits.shape[1] > 2:
+        return logits.log_softmax(1).numpy()
+    return (logits[:, 1] - logits[:, 0]).numpy()

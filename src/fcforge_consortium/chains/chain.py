@@ -26,20 +26,15 @@ from fcforge.data.splits import split_site
 from fcforge.evaluation import explanation
 from fcforge.evaluation.attribution import ScoredModel
 from fcforge.experiments import config
+from fcforge.experiments.site_training import Tick
 from fcforge.methods import scorer_of
 from fcforge.methods.base import Learner
 from fcforge.nn.resources import one_thread
+from fcforge.training.evaluation import class_scores
 from fcforge_consortium.base_model.quality import quality, require_labels
 from fcforge_consortium.chains.settings import ChainSettings, first_settings
 from fcforge_consortium.chains.state import State, empty_state, read_state
-from fcforge_consortium.chains.step import (
-    FEWEST,
-    SiteStep,
-    Tick,
-    people_learned,
-    scores_of,
-    whole_site,
-)
+from fcforge_consortium.chains.step import FEWEST, SiteStep, people_learned, whole_site
 from fcforge_consortium.ledger.entries import LedgerEntry
 from fcforge_consortium.model import Covariates, Model, Scores
 from fcforge_consortium.options import ChainBeginRequest, ChainContinueRequest
@@ -300,7 +295,7 @@ class Chain(Model):
         """
         self.require_next(site.name, site.n_rois)
         step = SiteStep(self.settings, self.sites, self.state, site, self.target)
-        lane = step.train(with_val=self.settings.learns_val, tick=tick)
+        lane = step.training.train(with_val=self.settings.learns_val, tick=tick)
         state = step.finished(lane)
         people = people_learned(self.settings, site)
         number = len(self.steps) + 1
@@ -380,7 +375,7 @@ class Chain(Model):
         scans = torch.from_numpy(np.array(fc, dtype=np.float32))
         lane = self.state.lane
         with one_thread():
-            each = [scores_of(self.learner, lane, scan) for scan in scans.split(1)]
+            each = [class_scores(self.learner, lane, scan) for scan in scans.split(1)]
         columns = (self.target.outputs,) if self.target.kind == "more classes" else ()
         return np.concatenate([*each, np.zeros((0, *columns))]) / self.temperature
 

@@ -10,12 +10,10 @@ real subjects, because they are drawn from a model of the training part: read th
 not the rate.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from fcforge.core import randomness
 from fcforge.core.subjects import FCBatch, Site
@@ -24,15 +22,10 @@ from fcforge.data import scan_checks
 from fcforge.data.cohort import Cohort
 from fcforge.data.splits import untested_site
 from fcforge.evaluation.temperature import temperature_of_odds
-from fcforge.experiments.site_loader import SiteLoader
+from fcforge.experiments.site_training import SiteTraining, starts_anew
 from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane
-from fcforge.methods.base import Learner
-from fcforge.nn.resources import one_thread
-from fcforge.replay.bank import PoolName
-from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
+from fcforge.training.evaluation import class_scores
 from fcforge_consortium.base_model.quality import quality
 from fcforge_consortium.chains.counts import counts_of, published_share
 from fcforge_consortium.chains.settings import ChainSettings
@@ -40,27 +33,10 @@ from fcforge_consortium.chains.state import State, Subjects
 from fcforge_consortium.ledger.people import People, people_of
 from fcforge_consortium.records.kinds import ScanLimits
 
-Tick = Callable[[], Any]
-CARRIED = "(from earlier sites)"
 FEWEST = 4  # synthetic subjects that axes are made of
 
 
 # -- a step ----------------------------------------------------------------------------------------
-def scores_of(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
-    """Return uncalibrated log odds (n,) of a lane for FC (n, R, R).
-
-    For more than two classes these are log probabilities (n, K), for a number the number (n,).
-    """
-    with torch.no_grad():
-        inputs = learner.model.prepare(fc)
-        u = learner.method.logits(learner.model, lane, inputs).double()
-    if u.shape[1] == 1:
-        return u[:, 0].numpy()
-    if u.shape[1] > 2:
-        return u.log_softmax(1).numpy()
-    return (u[:, 1] - u[:, 0]).numpy()
-
-
 class SiteStep:
     """One step of a chain: the received state, and the site that is learned next.
 
@@ -89,60 +65,29 @@ class SiteStep:
         self.site = site
         self.target = target
         self.learner = settings.build(target)
-        self.loader = SiteLoader()
-        self._rows = self._carry(before.remembered)
-        fresh = not sites or self.learner.method.depends_on == "site"
-        order = (site.name,) if fresh else self.sites
-        self.spec = settings.spec(order)  # node of the prefix tree
-        self.lane = start_lane(self.learner, settings.seed) if fresh else self._lane()
-
-    def _carry(self, carried: Subjects) -> Tensor:
-        """Add the received subjects to the bank and return their rows (m,)."""
-        if not len(carried):
-            return torch.zeros(0, dtype=torch.int64)
-        kind = self.settings.keeps.removesuffix(" subjects")
-        pool = PoolName(kind, CARRIED, self.settings.seed, kind)
-        return self.loader.bank.add(pool, carried.batch())
-
-    def _lane(self) -> Lane:
-        """Return the received lane, the places in its state replaced by bank rows.
-
-        Sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
-        back from files sorted by name.
-        """
-        lane = self.before.lane
-        state = self.loader.from_places(lane.state, self._rows)
-        params, stats = ({k: part[k] for k in sorted(part)} for part in lane[:2])
-        return Lane(params, stats, state)
-
-    def train(self, *, with_val: bool, tick: Tick) -> Lane:
-        """Train on the site and return the lane.
-
-        Parameters
-        ----------
-        with_val : bool
-            Whether the validation part is trained on, too.
-        tick : callable
-            Called after every epoch.
-        """
-        view = self.loader.view(self.site, self.spec, with_val=with_val)
-        job = Job(self.lane, view, self.spec.seed, self.spec.order)
-        bank = self.loader.bank
-        with one_thread():
-            lanes = learn_site(self.learner, [job], bank, self.spec.training, tick=tick)
-        return lanes[0]
+        received = before.lane if sites else None
+        anew = starts_anew(self.learner, received)
+        spec = settings.spec(
+            (site.name,) if anew else self.sites
+        )  # node of the prefix tree
+        self.training = SiteTraining(
+            self.learner,
+            spec,
+            site,
+            None if anew else received,
+            before.remembered.batch(),
+        )
 
     def finished(self, lane: Lane) -> State:
         """Return the state to hand on: bank rows become places among the subjects in it."""
         held_out = self._held_out()
-        bank = self.loader.bank
-        state, rows = self.loader.to_places(lane.state)
-        packed = lane._replace(state=state)
+        bank = self.training.loader.bank
+        packed, rows = self.training.packed(lane)
         if not len(rows):
             nobody = Subjects.none(self.settings.n_rois, self.target)
             return State(packed, nobody, held_out)
         origin = torch.full((len(bank),), len(self.sites) - 1)
-        origin[self._rows] = self.before.remembered.site
+        origin[self.training.remembered_rows] = self.before.remembered.site
         batch = FCBatch(bank.fc(rows), bank.y[rows])
         return State(packed, Subjects.of(batch, origin[rows]), held_out)
 
@@ -196,7 +141,7 @@ class SiteStep:
 
     def _accuracy(self, lane: Lane, batch: FCBatch) -> float:
         """Return the accuracy of a lane on some subjects."""
-        scores = scores_of(self.learner, lane, batch.fc)
+        scores = class_scores(self.learner, lane, batch.fc)
         return quality(scores, batch.y.numpy(), self.target)["accuracy"]
 
     def _temperature(self, lane: Lane) -> float | None:
@@ -209,8 +154,8 @@ class SiteStep:
         if self.settings.calibrate == "none" or not len(batch):
             return None
         if self.settings.learns_val:
-            lane = self.train(with_val=False, tick=lambda: None)
-        odds = scores_of(self.learner, lane, batch.fc)
+            lane = self.training.train(with_val=False, tick=lambda: None)
+        odds = class_scores(self.learner, lane, batch.fc)
         return round(temperature_of_odds(odds, batch.y.numpy()), 4)
 
     def _limits(self, held_out: Subjects) -> ScanLimits:

@@ -19,9 +19,10 @@ from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 from fcforge.methods import METHODS
 from fcforge.replay.state import rows_of
+from fcforge.training.evaluation import class_scores
 from fcforge_consortium.chains.chain import REAL_FLAG, Chain, empty_chain
 from fcforge_consortium.chains.counts import published_share
-from fcforge_consortium.chains.step import SiteStep, scores_of
+from fcforge_consortium.chains.step import SiteStep
 from fcforge_consortium.records.canonical import sha256
 from fcforge_consortium.records.exchange import Exchange
 
@@ -94,7 +95,7 @@ def test_a_memory_survives_two_hops_with_its_sites():
     first, second = (made.model.state for made in chained("forge", SITES[:2]))
     site = split_site(cohort(), SITES[2], 0)
     step = SiteStep(settings("forge"), SITES[:2], second, site)
-    again = step.finished(step.lane)
+    again = step.finished(step.training.lane)
     assert torch.equal(again.remembered.upper, second.remembered.upper)
     assert torch.equal(again.remembered.site, second.remembered.site)
     assert set(again.remembered.site.tolist()) == {0, 1}
@@ -250,7 +251,7 @@ def test_temperature_divides_log_odds(chain):
     found = chain.score(site.test.fc.numpy(), {})
     here = np.isfinite(found.odds)
     assert here.sum() > 10
-    raw = scores_of(chain.learner, chain.state.lane, site.test.fc)
+    raw = class_scores(chain.learner, chain.state.lane, site.test.fc)
     np.testing.assert_allclose(
         found.odds[here], raw[here] / chain.temperature, rtol=1e-5, atol=1e-6
     )

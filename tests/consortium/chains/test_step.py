@@ -68,7 +68,7 @@ def test_what_is_measured_is_of_every_site():
     state = first_state("analytic")
     site = split_site(cohort(), SITES[1], 0)
     second = SiteStep(settings("analytic"), (SITES[0],), state, site)
-    lane = second.train(with_val=True, tick=lambda: None)
+    lane = second.training.train(with_val=True, tick=lambda: None)
     after = second.finished(lane)
     found = second.measured(lane, after.held_out)
     assert set(found["held_out"]) == set(SITES[:2])
