@@ -1,12 +1,15 @@
-"""Container of exchange files: a canonical zip of a manifest, records and arrays.
+"""Exchange files as bytes: a canonical zip of a manifest, records and arrays.
 
-The zip has one form: members in a fixed order, stored without compression, no extra fields, no
-comment, a fixed date. A file that deviates from it by one bit is refused. Therefore a member cannot
-be larger than the file that holds it (no zip bomb), member names cannot contain paths, links or
-duplicates, and no bytes can hide between members. Ordinary zip tools open the file.
+A *part* is one file inside the zip:
 
-Parts: ``manifest.json`` (format, version, SHA-256 of every other part), ``records.jsonl`` (one
-canonical line per record, in the order of `in_order`), ``payloads/SHA256.safetensors``.
+- ``manifest.json``: format, version, and the SHA-256 of every other part;
+- ``records.jsonl``: one line of canonical JSON for each record, in the order of `in_order`;
+- ``payloads/SHA256.safetensors``: the arrays of one record (its *payload*), named by their SHA-256.
+
+The same contents always give the same bytes: parts in a fixed order, stored without compression, no
+extra fields, no comment, a fixed date. A file that deviates by one bit is refused. Therefore a part
+cannot be larger than the file that holds it (no zip bomb), names of parts cannot contain paths, links
+or duplicates, and no bytes can hide between parts. Ordinary zip tools open the file.
 """
 
 import io
@@ -29,14 +32,14 @@ from fcforge_consortium.records.kinds import Record, read_record
 
 FORMAT = "fcforge-exchange"
 VERSION = 5
-READ_BY = {4: "0.2"}  # format version: the version of fcforge that reads it
+READ_BY = {4: "0.2"}  # older version of the format: version of fcforge that reads it
 MANIFEST = "manifest.json"
 RECORDS = "records.jsonl"
 FOLDER = "payloads/"
 SUFFIX = ".safetensors"
-MAX_BYTES = 1 << 30  # 32-bit offsets of a zip end at 4 GiB
+MAX_BYTES = 1 << 30  # of a file; the 32-bit offsets of a zip would reach 4 GiB
 MAX_RECORDS = 40_000
-NUMBERS = "fiub"  # kinds of arrays: floats, signed and unsigned integers, booleans
+NUMBERS = "fiub"  # allowed numpy kinds: floats, signed and unsigned integers, booleans
 ASK_AGAIN = "The file was not used. Ask the sender for it again."
 # errors that `zipfile` raises for damaged or foreign bytes
 BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, struct.error)
@@ -49,7 +52,7 @@ class Contents(NamedTuple):
     ----------
     records : tuple of Record
     payloads : mapping of str to bytes
-        Stored arrays of the records, by their SHA-256.
+        Arrays of the records as safetensors bytes, by their SHA-256.
     """
 
     records: tuple[Record, ...]
@@ -62,11 +65,13 @@ def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
     Parameters
     ----------
     records : iterable of Record
+        In any order; a record may build on one that is not among them.
 
     Returns
     -------
     tuple of Record
-        Without duplicates; records of one rank are sorted by id.
+        Each record once. The order depends on nothing but the set of records: those that are ready at
+        the same time are sorted by id.
     """
     by_id = {record.id: record for record in records}
     sorter = TopologicalSorter[str]()
@@ -91,6 +96,7 @@ def pack(contents: Contents) -> bytes:
     Returns
     -------
     bytes
+        The only encoding of these contents.
 
     Raises
     ------
@@ -101,8 +107,8 @@ def pack(contents: Contents) -> bytes:
     parts = {RECORDS: lines}
     for digest, data in sorted(contents.payloads.items()):
         parts[f"{FOLDER}{digest}{SUFFIX}"] = data
-    sums = {name: sha256(data) for name, data in parts.items()}
-    manifest = {"format": FORMAT, "version": VERSION, "parts": sums}
+    checksums = {name: sha256(data) for name, data in parts.items()}
+    manifest = {"format": FORMAT, "version": VERSION, "parts": checksums}
     total = sum(len(part) for part in parts.values())
     if total > MAX_BYTES:
         message = f"would have {total} bytes; at most {MAX_BYTES} are allowed."
@@ -111,7 +117,7 @@ def pack(contents: Contents) -> bytes:
 
 
 def _zipped(parts: Mapping[str, bytes]) -> bytes:
-    """Return the canonical zip of named parts."""
+    """Return the canonical zip of parts, given as bytes by name."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, data in parts.items():
@@ -123,7 +129,7 @@ def _zipped(parts: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(data: bytes) -> Contents:
-    """Decode the bytes of an exchange file.
+    """Decode the bytes of an exchange file, and check each of its records by itself.
 
     The decoded contents are packed again and must give `data` itself. This one comparison excludes
     every other encoding of the same contents.
@@ -155,9 +161,9 @@ def unpack(data: bytes) -> Contents:
     _check_version(parts.pop(MANIFEST, b""))
     records = _read_lines(parts.pop(RECORDS, b""))
     contents = Contents(records, {Path(name).stem: parts[name] for name in parts})
-    named = {record.payload for record in records}
-    for digest, part in contents.payloads.items():
-        if sha256(part) != digest or digest not in named:
+    required = {record.payload for record in records}
+    for digest, arrays in contents.payloads.items():
+        if sha256(arrays) != digest or digest not in required:
             raise ExchangeError(
                 f"the arrays {digest[:16]!r} do not belong to its records."
             )
@@ -167,31 +173,43 @@ def unpack(data: bytes) -> Contents:
 
 
 def _check_version(manifest: bytes) -> None:
-    """Raise `ExchangeError` for a file of another format or version."""
+    """Raise `ExchangeError` for a file of another format or version.
+
+    Parameters
+    ----------
+    manifest : bytes
+        The part ``manifest.json``; empty if the file has none.
+    """
     try:
         fields = json.loads(manifest)
-        form = fields["format"]
+        name = fields["format"]
         version = fields["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ExchangeError(
             "does not have the manifest of an exchange file."
         ) from error
-    if form == FORMAT and version in READ_BY:
+    if name == FORMAT and version in READ_BY:
         raise ExchangeError(
-            f"has {FORMAT} version {version}, which fcforge {READ_BY[version]} reads; this "
-            f"fcforge reads version {VERSION}.",
+            f"has {FORMAT} version {version}, which fcforge {READ_BY[version]} reads; "
+            f"this fcforge reads version {VERSION}.",
             do=f"Read it with fcforge {READ_BY[version]}, or make the file again with this fcforge.",
         )
-    if form != FORMAT or version != VERSION:
+    if name != FORMAT or version != VERSION:
         raise ExchangeError(
-            f"has format {form!r:.40} version {version!r:.20}; this fcforge reads {FORMAT} "
+            f"has format {name!r:.40} version {version!r:.20}; this fcforge reads {FORMAT} "
             f"version {VERSION}.",
             do="Make an older file again with this fcforge; read a newer file with a newer fcforge.",
         )
 
 
 def _read_lines(data: bytes) -> tuple[Record, ...]:
-    """Return the records of the lines of ``records.jsonl``."""
+    """Return the records of ``records.jsonl``, each checked by itself.
+
+    Parameters
+    ----------
+    data : bytes
+        The part: one record on each line, the last line closed, too.
+    """
     lines = data.split(b"\n")
     if lines.pop() or not lines:
         raise ExchangeError("its list of records is empty or cut off.")
@@ -225,6 +243,7 @@ def require_place(out: str | Path) -> None:
     Parameters
     ----------
     out : str or Path
+        File that must not exist. Missing folders above it are allowed.
     """
     out = Path(out)
     folder = next(above for above in out.absolute().parents if above.exists())
@@ -239,16 +258,18 @@ def require_place(out: str | Path) -> None:
 
 
 def write(data: bytes, out: str | Path) -> Path:
-    """Write a file whole or not at all; only its owner may read it.
+    """Write a new file whole or not at all; only its owner may read it.
 
     Parameters
     ----------
     data : bytes
     out : str or Path
+        File that must not exist.
 
     Returns
     -------
     Path
+        The file.
     """
     out = Path(out)
     require_place(out)
@@ -272,6 +293,7 @@ def save_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     Returns
     -------
     bytes
+        The same bytes for the same arrays.
     """
     from safetensors.numpy import save
 
@@ -286,8 +308,9 @@ def load_arrays(data: bytes, title: str) -> dict[str, np.ndarray]:
     Parameters
     ----------
     data : bytes
+        Encoded by `save_arrays`.
     title : str
-        Title of the record, for error messages.
+        Title of the record, such as "contribution 1 of 'NYU'", for error messages.
 
     Returns
     -------
@@ -297,19 +320,19 @@ def load_arrays(data: bytes, title: str) -> dict[str, np.ndarray]:
     Raises
     ------
     ExchangeError
-        If the bytes or an array are not as described.
+        If the bytes are not those of `save_arrays`, or an array holds NaN, infinity or text.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
         arrays = load(data)
-        same = save_arrays(arrays) == data
+        canonical_bytes = save_arrays(arrays)
     except (SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise ExchangeError(
             f"the arrays of the {title} cannot be read ({type(error).__name__})."
         ) from error
-    if not same:
+    if canonical_bytes != data:
         raise ExchangeError(f"the arrays of the {title} hide something beside them.")
     for name, array in arrays.items():
         if array.dtype.kind not in NUMBERS or not np.isfinite(array).all():

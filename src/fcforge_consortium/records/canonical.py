@@ -1,4 +1,8 @@
-"""Canonical JSON: one byte string for each value, its SHA-256, and strict decoding."""
+"""Canonical JSON: exactly one byte string for each value.
+
+Signatures and SHA-256 are taken of bytes. If a value had several encodings, one statement could have
+several ids. Therefore values are encoded in one form, and decoding refuses every other form.
+"""
 
 import hashlib
 import json
@@ -9,10 +13,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fcforge.core.errors import ExchangeError
 
-TIME = "%Y-%m-%dT%H:%M:%SZ"
+TIME = "%Y-%m-%dT%H:%M:%SZ"  # form of timestamps, for `strftime`
 
-
-Checked = TypeVar("Checked")
+Checked = TypeVar("Checked")  # type of a value that a schema has validated
 
 
 def canonical(value: Any) -> bytes:
@@ -21,6 +24,7 @@ def canonical(value: Any) -> bytes:
     Parameters
     ----------
     value : JSON value
+        None, bool, int, float, str, list or dict of these.
 
     Returns
     -------
@@ -80,12 +84,14 @@ def read_canonical(kind: TypeAdapter[Checked], data: bytes, title: str) -> Check
     kind : TypeAdapter
         Schema of the value.
     data : bytes
+        The encoded value.
     title : str
-        Name of the value, for error messages.
+        Name of the value, such as "record 3", for error messages.
 
     Returns
     -------
-    validated value
+    object
+        The validated value, of the type of the schema.
 
     Raises
     ------
@@ -94,24 +100,25 @@ def read_canonical(kind: TypeAdapter[Checked], data: bytes, title: str) -> Check
     """
     try:
         value = kind.validate_json(data)
-        same = canonical(kind.dump_python(value)) == data
+        is_canonical = canonical(kind.dump_python(value)) == data
     except ValidationError as error:
         raise ExchangeError(f"{title} {validation_message(error)}.") from error
     except (ValueError, RecursionError) as error:
         raise ExchangeError(
             f"{title} holds a value that JSON cannot hold ({error})."
         ) from error
-    if not same:
+    if not is_canonical:
         raise ExchangeError(f"{title} is not in the canonical form.")
     return value
 
 
 def validation_message(error: ValidationError) -> str:
-    """Describe the first fault of a validation: the field, its value and the reason.
+    """Describe the first fault that a validation reports: the field, its value and the reason.
 
     Parameters
     ----------
     error : ValidationError
+        Raised by pydantic.
 
     Returns
     -------

@@ -1,8 +1,12 @@
-"""Exchange: the records that build on one root, their validation and their union.
+"""Exchange: a root and the records that build on it, their validation and their union.
+
+A *record* is one signed statement (`records.kinds`). The *root* is a base model or the beginning of a
+chain. Records name their *parents*, the records that they build on, by id.
 
 Merging is union: the order of files does not matter, and a record that occurs twice counts once. A
-withdrawal is a record that removes others. An invalid record is named in the error, and no record
-of the same file is used.
+withdrawal is a record that removes others of its author. A *rotation* is a record by which an author
+changes its key; the keys of an author, first to last, are its *line* of keys. An invalid record is
+named in the error, and no record of the same file is used.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,27 +41,29 @@ from fcforge_consortium.records.trust import Trust
 if TYPE_CHECKING:
     from fcforge.data.cohort import Cohort
 
-# class of the model by kind of root; a chain needs torch
+# Class of the model by kind of root, imported when it is needed: that of a chain needs torch.
 MODELS = {
     "base_model": "fcforge_consortium.contributions.model:ContributionModel",
     "chain": "fcforge_consortium.chains.chain:Chain",
 }
-SINGLE = ".record"  # suffix of a file that holds only the new records
+SINGLE = ".record"  # suffix of a file that holds only new records, without the root
 Kind = TypeVar("Kind", bound=Record)
 
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """A root and the records that build on it; `joined` checks them.
+    """A root and the records that build on it.
+
+    The constructor checks nothing: `joined` returns a checked exchange.
 
     Attributes
     ----------
     root : Record
         A base model or a chain.
     records : tuple of Record
-        All other records in the order of `in_order`, without withdrawn ones.
+        All other records, parents before children (`archive.in_order`), without withdrawn ones.
     payloads : mapping of str to bytes
-        Stored arrays of the records, by their SHA-256.
+        Arrays of the records as safetensors bytes, by their SHA-256.
     """
 
     root: Any
@@ -66,7 +72,7 @@ class Exchange:
 
     @cached_property
     def id(self) -> str:
-        """Return the SHA-256 over all record ids, which identifies this state."""
+        """Return the SHA-256 over all record ids, which identifies this set of records."""
         ids = sorted(record.id for record in self.everything)
         return sha256(canonical(ids))
 
@@ -77,7 +83,7 @@ class Exchange:
 
     @cached_property
     def model(self) -> Model:
-        """Return the model of these records, checked."""
+        """Return the model that follows from these records, after its own checks."""
         model = resolve_name(MODELS[self.root.kind])(self)
         model.check()
         return model
@@ -117,7 +123,7 @@ class Exchange:
 
     @cached_property
     def key_lines(self) -> dict[str, tuple[str, ...]]:
-        """Return the keys of each author, first to last; ("",) for an author without a key."""
+        """Return the keys of each author, first to last; ("",) for an author who does not sign."""
         return key_lines(self.everything)
 
     def joined(
@@ -125,9 +131,13 @@ class Exchange:
     ) -> Self:
         """Return the union with further records, checked.
 
+        Withdrawn records, records that build on them, and arrays that nobody needs any longer are left
+        out of the union.
+
         Parameters
         ----------
         records : iterable of Record
+            They must build on this root.
         payloads : mapping of str to bytes, optional
             Their arrays, by SHA-256.
 
@@ -157,12 +167,12 @@ class Exchange:
         _check_vouched(acting)
         removed = removed_ids(by_id.values())
         kept = in_order(record for record in by_id.values() if record.id not in removed)
-        arrays = {**self.payloads, **(payloads or {})}
+        all_payloads = {**self.payloads, **(payloads or {})}
         required = _required_payloads((self.root, *kept))
-        carried = {
-            digest: data for digest, data in arrays.items() if digest in required
+        kept_payloads = {
+            digest: data for digest, data in all_payloads.items() if digest in required
         }
-        union = type(self)(self.root, kept, carried)
+        union = type(self)(self.root, kept, kept_payloads)
         union.check()
         return union
 
@@ -183,11 +193,12 @@ class Exchange:
         return union
 
     def withdrawn(self, site: str, key: Signer = None) -> Self:
-        """Return the exchange without the contributions of a site, with its withdrawal.
+        """Return the exchange without the contributions of a site, but with a withdrawal of them.
 
         Parameters
         ----------
         site : str
+            The hospital that withdraws everything it has contributed.
         key : private key, optional
             Key with which the site signs.
 
@@ -212,12 +223,14 @@ class Exchange:
             Withdrawn(kind=r.kind, number=r.number, commitment=r.commitment)
             for r in charged
         ]
-        removed = removed_ids(self.records, [(site, taken) for taken in takes])
+        removed = removed_ids(self.records, [(site, withdrawn) for withdrawn in takes])
         gone = tuple(sorted(removed))
         return self.recorded(Withdrawal, site, key, takes=tuple(takes), gone=gone)
 
     def rotated(self, site: str, old: Signer, new: PrivateKey) -> Self:
         """Return the exchange with a rotation, after which a new key signs for a site.
+
+        The new key vouches for all records that the site has signed with the old key.
 
         Parameters
         ----------
@@ -228,10 +241,12 @@ class Exchange:
         -------
         Exchange
         """
-        public = public_hex(old)
-        signed = [r.id for r in self.everything if (r.site, r.key) == (site, public)]
+        old_public = public_hex(old)
+        signed = [
+            r.id for r in self.everything if (r.site, r.key) == (site, old_public)
+        ]
         vouches = tuple(sorted(signed))
-        proof = new.sign(agreement(site, public, vouches)).hex()
+        proof = new.sign(agreement(site, old_public, vouches)).hex()
         new_key = public_hex(new)
         return self.recorded(
             Rotation, site, old, new_key=new_key, vouches=vouches, proof=proof
@@ -245,17 +260,19 @@ class Exchange:
         parents: Sequence[str] = (),
         **content: Any,
     ) -> Self:
-        """Return the exchange with one more record of a site that is already in it.
+        """Return the exchange with one more record of a site that has already signed one here.
 
         Parameters
         ----------
         kind : subclass of Record
         site : str
+            Author of the new record.
         key : private key or None
+            Must be the author's current key; None for an author who does not sign.
         parents : sequence of str, optional
             Ids of the parents; by default the root.
         **content
-            Fields of the kind.
+            The other fields of the kind.
 
         Returns
         -------
@@ -273,8 +290,9 @@ class Exchange:
         ----------
         site : str
         key : private key or None
+            Key for the next record; None if that will not be signed.
         noun : str
-            Kind of record to be signed, for the error message.
+            Kind of that record in words, for the error message.
         """
         if site not in self.key_lines:
             message = f"no record is by site '{site}'."
@@ -307,7 +325,7 @@ class Exchange:
     def require_same_signing(self, signs: bool) -> None:
         """Raise `ExchangeError` unless a new record is signed exactly if the earlier ones are.
 
-        An unsigned record among signed ones could not be told from one whose signature was removed.
+        An unsigned record among signed ones would look like one whose signature was removed.
 
         Parameters
         ----------
@@ -344,12 +362,15 @@ def removed_ids(
 ) -> set[str]:
     """Return the ids of withdrawn records and of all records that build on them.
 
+    A record is withdrawn if its author has withdrawn a record of its kind with its number or with its
+    commitment.
+
     Parameters
     ----------
     records : iterable of Record
-        Their withdrawals count.
+        Records to search; the withdrawals among them are applied.
     also : iterable of (author, Withdrawn), optional
-        Further withdrawals.
+        Further withdrawals to apply.
 
     Returns
     -------
@@ -359,31 +380,32 @@ def removed_ids(
     takes = list(also)
     for record in ordered:
         if isinstance(record, Withdrawal):
-            takes += [(record.site, taken) for taken in record.takes]
-    withdrawn = set[tuple[str, str, int | str]]()
-    for site, taken in takes:
-        withdrawn |= {
-            (site, taken.kind, taken.number),
-            (site, taken.kind, taken.commitment),
+            takes += [(record.site, withdrawn) for withdrawn in record.takes]
+    # (author, kind, number) and (author, kind, commitment) of what was withdrawn
+    named = set[tuple[str, str, int | str]]()
+    for site, withdrawn in takes:
+        named |= {
+            (site, withdrawn.kind, withdrawn.number),
+            (site, withdrawn.kind, withdrawn.commitment),
         }
     removed = set[str]()
     for record in ordered:
         by_number = (record.site, record.kind, record.number)
-        by_content = (record.site, record.kind, record.committed)
-        follows = not removed.isdisjoint(record.builds_on)
-        if follows or by_number in withdrawn or by_content in withdrawn:
+        by_commitment = (record.site, record.kind, record.committed)
+        builds_on_removed = not removed.isdisjoint(record.builds_on)
+        if builds_on_removed or by_number in named or by_commitment in named:
             removed.add(record.id)
     return removed
 
 
 def _required_payloads(records: Sequence[Record]) -> set[str]:
-    """Return the SHA-256 of all arrays of a file.
+    """Return the SHA-256 of all arrays that a file with these records must hold.
 
-    The arrays of a chain step are dropped once another step builds on it.
+    The arrays of a chain's step are dropped once another step builds on it.
     """
-    passing = [record for record in records if record.passes_on]
-    continued = {parent for record in passing for parent in record.parents}
-    dropped = {record.payload for record in passing if record.id in continued}
+    steps = [record for record in records if record.passes_on]
+    continued = {parent for step in steps for parent in step.parents}
+    dropped = {step.payload for step in steps if step.id in continued}
     return {record.payload for record in records} - dropped - {""}
 
 
@@ -421,7 +443,7 @@ def _check_once(records: Sequence[Record]) -> None:
 
 
 def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    """Return the keys of every author, first to last, as its rotations order them.
+    """Return the line of keys of every author: its keys, first to last, as its rotations order them.
 
     Parameters
     ----------
@@ -450,7 +472,14 @@ def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 def _check_one_site_for_each_key(
     records: Sequence[Record], lines: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """Raise `ExchangeError` if a key signs for two sites; a root's maker may also be a site."""
+    """Raise `ExchangeError` if a key signs for two sites; a root's maker may also be a site.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    lines : mapping of str to tuple of str
+        Keys of each author, as returned by `key_lines`.
+    """
     makers = {record.site for record in records if record.is_root}
     owners: dict[str, str] = {}
     for site in sorted(set(lines) - makers):
@@ -465,15 +494,22 @@ def _check_one_site_for_each_key(
 
 
 def _key_line(records: Sequence[Record]) -> tuple[str, ...]:
-    """Return the keys of one author's records in the order of its rotations."""
+    """Return the keys of one author's records in the order of its rotations.
+
+    Raises
+    ------
+    ExchangeError
+        If the keys do not form one line from a first key to a last one.
+    """
     rotations = [record for record in records if isinstance(record, Rotation)]
-    new = {rotation.key: rotation.new_key for rotation in rotations}
+    next_key = {rotation.key: rotation.new_key for rotation in rotations}
     used = {record.key for record in records}
-    first = (used | set(new)) - set(new.values())
-    line = [*first][:1]
-    while line and line[-1] in new and len(line) <= len(new):
-        line.append(new[line[-1]])
-    forked = len(first) != 1 or len(new) < len(rotations)
+    first_keys = (used | set(next_key)) - set(next_key.values())
+    line = [*first_keys][:1]
+    # the bound on the length ends a circle of rotations
+    while line and line[-1] in next_key and len(line) <= len(next_key):
+        line.append(next_key[line[-1]])
+    forked = len(first_keys) != 1 or len(next_key) < len(rotations)
     if forked or not used <= set(line):
         raise ExchangeError(
             f"records of '{records[0].site}' are signed with different keys.",
@@ -484,13 +520,13 @@ def _key_line(records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _check_vouched(records: Sequence[Record]) -> None:
-    """Raise `ExchangeError` for a record by an old key that its rotation does not list."""
-    valid = {}
+    """Raise `ExchangeError` for a record signed with an old key if the rotation does not list it."""
+    valid_ids = {}  # of an old key that a rotation has replaced
     for rotation in [record for record in records if isinstance(record, Rotation)]:
-        valid[rotation.site, rotation.key] = {rotation.id, *rotation.vouches}
+        valid_ids[rotation.site, rotation.key] = {rotation.id, *rotation.vouches}
     for record in records:
-        vouched = valid.get((record.site, record.key), {record.id})
-        if record.id not in vouched:
+        valid = valid_ids.get((record.site, record.key), {record.id})
+        if record.id not in valid:
             raise ExchangeError(
                 f"the {record.title} is signed with an old key of '{record.site}', and its new "
                 "key does not vouch for it.",
@@ -504,7 +540,9 @@ def require_trusted(records: Sequence[Record], trust: Trust) -> None:
     Parameters
     ----------
     records : sequence of Record
+        All records of a file, or of several files to merge.
     trust : Trust
+        The reader's conditions.
     """
     lines = key_lines(records)
     for record in records:
@@ -520,11 +558,16 @@ def open_exchange(path: str | Path, trust: Trust = Trust()) -> Exchange:  # noqa
     ----------
     path : str or Path
     trust : Trust, optional
-        Whose signatures are required.
+        Conditions on the signatures; by default unsigned files are accepted.
 
     Returns
     -------
     Exchange
+
+    Raises
+    ------
+    ExchangeError
+        If anything in the file is invalid, or a required signature is missing.
     """
     with at(path, do=archive.ASK_AGAIN):
         exchange = opened(archive.read(path))
@@ -533,11 +576,12 @@ def open_exchange(path: str | Path, trust: Trust = Trust()) -> Exchange:  # noqa
 
 
 def opened(contents: Contents) -> Exchange:
-    """Return the exchange of one file.
+    """Return the checked exchange of one file.
 
     Parameters
     ----------
     contents : Contents
+        Records and arrays as read from the file.
 
     Returns
     -------
@@ -581,7 +625,7 @@ def union_of(paths: Sequence[str | Path], trust: Trust) -> Exchange:
 
 
 def _assembled(files: Sequence[Contents]) -> Exchange:
-    """Return the exchange of all records in some files."""
+    """Return the checked exchange of all records in some files, of which one must hold the root."""
     records = [record for file in files for record in file.records]
     root = next((record for record in records if record.is_root), None)
     if root is None:
@@ -604,6 +648,7 @@ def packed(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> b
     out : str or Path
         Name of the file; with the suffix ``.record`` it holds the new records alone.
     new : sequence of Record, optional
+        The new records; they are part of the exchange.
 
     Returns
     -------

@@ -1,4 +1,7 @@
-"""Field types shared by all record schemas, and the closed schema that holds them."""
+"""Field types of all records and of other files from outside, and the schema that holds them.
+
+A schema is *closed*: a file that has one field more or less, or a field of another type, is refused.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -10,18 +13,20 @@ from fcforge.core.names import name_fault
 from fcforge_consortium.records.canonical import TIME
 from fcforge_consortium.records.signatures import key_fault
 
-LAST_YEAR = 2100
+LAST_YEAR = 2100  # of a timestamp
 
 
 class Closed(BaseModel):
-    """An immutable schema with exactly its fields, each strictly of its type."""
+    """Immutable value with exactly its declared fields, each strictly of its type."""
 
     model_config = ConfigDict(
         strict=True, frozen=True, extra="forbid", allow_inf_nan=False
     )
 
     def changed(self, **fields: Any) -> Self:
-        """Return a copy with other values, validated again (`model_copy` validates nothing).
+        """Return a copy in which some fields have other values.
+
+        The copy is validated; pydantic's own `model_copy` validates nothing.
 
         Parameters
         ----------
@@ -31,19 +36,19 @@ class Closed(BaseModel):
         Returns
         -------
         Closed
-            Of the same class.
+            A value of the same class.
         """
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**{**values, **fields})
 
 
 def without(fault: Callable[[str], str]) -> AfterValidator:
-    """Return a validator that accepts the texts without a fault.
+    """Return a pydantic validator that accepts the texts without a fault.
 
     Parameters
     ----------
     fault : callable
-        Returns the fault of a text, or an empty string.
+        Returns the fault of a text as the predicate of an error message, or an empty string.
 
     Returns
     -------
@@ -51,6 +56,7 @@ def without(fault: Callable[[str], str]) -> AfterValidator:
     """
 
     def check(text: str) -> str:
+        """Return the text; raise `ValueError` if it has a fault."""
         if message := fault(text):
             raise ValueError(message)
         return text

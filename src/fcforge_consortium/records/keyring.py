@@ -1,9 +1,12 @@
 """Keyring: the public keys that a user knows, their owners, and their revocations.
 
-The keyring is one JSON file per user. A key added under the name of a site is the only one that may
-sign for that site. A hospital that changes its key signs the new one with the old one (a rotation,
-which travels as a record). A lost key is revoked, and its signatures are refused everywhere, except
-on records that a rotation to a known key vouches for.
+The keyring is one JSON file per user. Once it has a key of a site, no other key may sign for that
+site. A hospital that changes its key signs the new one with the old one: a *rotation*, which travels
+as a record and lists the records of the old key that remain valid (the new key *vouches* for them). A
+lost key is revoked. Its signatures are then refused, except on records that a rotation to a valid key
+vouches for.
+
+The *line* of a site is the sequence of its keys, first to last, that its rotations connect.
 """
 
 import os
@@ -20,8 +23,8 @@ from fcforge_consortium.records.canonical import now, read_canonical, to_canonic
 from fcforge_consortium.records.fields import Closed, PublicKey, SiteName, Time
 from fcforge_consortium.records.names import site_name
 
-PLACE = "FCFORGE_KEYRING"
-MAX_KEYRING = 1 << 22
+PLACE = "FCFORGE_KEYRING"  # environment variable with the path of the keyring
+MAX_KEYRING = 1 << 22  # bytes
 
 
 class KnownKey(Closed):
@@ -70,10 +73,16 @@ class Keyring(Closed):
         name : str
             Site that owns the key.
         key : str
+            Public key in hex.
 
         Returns
         -------
         Keyring
+
+        Raises
+        ------
+        ConfigError
+            If the key is known already, or the name looks like another name of the keyring.
         """
         known = KnownKey(name=site_name(name), key=key, added=now())
         if key in self.names:
@@ -85,7 +94,7 @@ class Keyring(Closed):
         return self.changed(keys=(*self.keys, known))
 
     def revoke(self, name: str) -> Self:
-        """Return the keyring with keys revoked from now on.
+        """Return the keyring with some keys revoked from now on.
 
         Parameters
         ----------
@@ -95,6 +104,11 @@ class Keyring(Closed):
         Returns
         -------
         Keyring
+
+        Raises
+        ------
+        ConfigError
+            If no valid key has this name or these digits.
         """
         valid = [k for k in self.keys if not k.revoked]
         matching = [k for k in valid if k.name == name]
@@ -110,7 +124,8 @@ class Keyring(Closed):
     ) -> None:
         """Raise `ExchangeError` for a key that was revoked or does not belong to the site.
 
-        If the keyring has a key of the site, only that key may sign for it.
+        If the keyring has keys of the site, one of its valid keys must be in the site's line. A revoked
+        key passes only if a valid key comes after it in the line.
 
         Parameters
         ----------
@@ -121,7 +136,7 @@ class Keyring(Closed):
         site : str
             Author of the record.
         line : sequence of str, optional
-            Keys of the site in the order of its rotations. Each vouches for those before it.
+            Keys of the site, first to last. Each vouches for those before it. By default the key alone.
         """
         if other := self._lookalike(site):
             raise ExchangeError(
@@ -129,17 +144,18 @@ class Keyring(Closed):
                 do="Ask that hospital how it writes its name.",
             )
         line = around(key, line)
-        own = [k for k in self.keys if k.name == site]
-        valid = {k.key for k in own if not k.revoked}
+        known = [k for k in self.keys if k.name == site]
+        valid = {k.key for k in known if not k.revoked}
         revoked = next((k for k in self.keys if k.key == key and k.revoked), None)
-        if revoked and valid.isdisjoint(line[line.index(key) + 1 :]):
+        later_keys = line[line.index(key) + 1 :]
+        if revoked and valid.isdisjoint(later_keys):
             raise ExchangeError(
                 f"{title} is signed by a key of '{revoked.name}' that was revoked on "
                 f"{revoked.revoked[:10]}.",
                 do="Ask that hospital for its new key and to sign its valid records again "
                 "(`fcforge consortium keys rotate`).",
             )
-        if own and valid.isdisjoint(line):
+        if known and valid.isdisjoint(line):
             by = f"by key {self.label(key)}" if key else "by nobody"
             raise ExchangeError(
                 f"{title} is signed {by}, not by the key of '{site}' in your keyring.",
@@ -163,12 +179,14 @@ class Keyring(Closed):
 
 
 def around(key: str, line: Sequence[str]) -> Sequence[str]:
-    """Return the line of keys that contains a key, or the key alone.
+    """Return a line of keys if it contains a key, else the key alone.
 
     Parameters
     ----------
     key : str
+        Key of a signature; empty without one.
     line : sequence of str
+        Keys of the signing site, first to last.
 
     Returns
     -------

@@ -22,7 +22,7 @@ MAX_PEM = 1 << 14  # bytes
 
 
 def public_hex(key: Signer) -> str:
-    """Return the public key of a private key in hex.
+    """Return the public key that belongs to a private key, in hex.
 
     Parameters
     ----------
@@ -52,6 +52,7 @@ def read_private(path: str | Path, passphrase: str = "") -> Ed25519PrivateKey:
     secret = (passphrase or os.environ.get(PASSPHRASE, "")).encode() or None
 
     def load(data: bytes) -> Any:
+        """Return the key of a PEM file; the passphrase is used for an encrypted one only."""
         encrypted = b"ENCRYPTED" in data.split(b"\n", 1)[0]
         return serialization.load_pem_private_key(data, secret if encrypted else None)
 
@@ -92,7 +93,16 @@ def read_public(path: str | Path) -> str:
 
 
 def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: type[Any]) -> Any:
-    """Load a PEM file; raise `ExchangeError` unless it holds an Ed25519 key of this kind."""
+    """Read a PEM file and load its key; raise `ExchangeError` unless it is as expected.
+
+    Parameters
+    ----------
+    path : str or Path
+    load : callable
+        Returns the key in the bytes of a PEM file.
+    kind : type
+        `Ed25519PrivateKey` or `Ed25519PublicKey`: the class that the key must have.
+    """
     noun = "private" if kind is Ed25519PrivateKey else "public"
     do = f"`fcforge consortium keys new FILE` makes a {noun} key; ${PASSPHRASE} opens an encrypted one."
     with at(path, do=do):
@@ -125,11 +135,11 @@ def write_keys(path: str | Path, passphrase: str = "") -> str:
         raise ExchangeError("exists already.", where=path, do=do)
     key = Ed25519PrivateKey.generate()
     pem = serialization.Encoding.PEM
-    locked: Any = serialization.NoEncryption()
+    encryption: Any = serialization.NoEncryption()
     if passphrase:
-        locked = serialization.BestAvailableEncryption(passphrase.encode())
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked)
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
+        encryption = serialization.BestAvailableEncryption(passphrase.encode())
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encryption)
+    public_format = serialization.PublicFormat.SubjectPublicKeyInfo
     write_bytes(path, private, private=True)
-    write_bytes(f"{path}.pub", key.public_key().public_bytes(pem, form))
+    write_bytes(f"{path}.pub", key.public_key().public_bytes(pem, public_format))
     return public_hex(key)

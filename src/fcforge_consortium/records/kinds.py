@@ -1,9 +1,24 @@
 """Kinds of records: closed schemas of everything that hospitals exchange, signed by their authors.
 
-A record is canonical JSON. It names the records that it builds on (its parents) by their ids, and
-its arrays by their SHA-256. Its id is the SHA-256 of all fields but the signature, so that another
-encoding of the signature does not give a record another id. Each kind limits its bytes and thereby
-its lists and tables. A file cannot hold a field that is not declared in this module.
+A *record* is one signed statement in canonical JSON. Its *parents* are the records that it builds on,
+named by their ids. Its *payload* are its arrays, named by their SHA-256. Its *id* is the SHA-256 of all
+fields but the signature, so that another encoding of the signature does not give a record another id.
+Each kind limits its bytes and thereby its lists and tables. A file cannot hold a field that is not
+declared in this module.
+
+================= ================== ==========================================================
+kind              author             statement
+================= ================== ==========================================================
+`base_model`      its maker          root: base model, policy and plan
+`chain`           first hospital     root: settings and policy of a chain
+`contribution`    hospital           noisy sum over its people, published alone
+`notice`          hospital           two encrypted shares were given to the aggregators of a round
+`closing`         aggregator         set of hospitals of a round, before anything is published
+`aggregate_share` aggregator         sum of its shares in a round, with noise
+`step`            hospital           one step of a chain
+`withdrawal`      hospital           its contributions or notices no longer count
+`rotation`        hospital           a new key signs for it
+================= ================== ==========================================================
 """
 
 import operator
@@ -74,14 +89,27 @@ class Record(Closed):
         SHA-256 of its stored arrays (safetensors); empty without arrays.
     key, signature : str
         Ed25519 public key and signature over everything else, hex; empty where unsigned.
+
+    Class attributes
+    ----------------
+    limit : int
+        Most bytes of a record of this kind in canonical JSON.
+    is_root : bool
+        Whether other records build on this kind, which itself has no parents.
+    root_kind : str
+        Kind of root that the record must build on; empty if any will do.
+    has_payload : bool
+        Whether the kind has arrays.
+    passes_on : bool
+        Whether the arrays are dropped once another record builds on this one. Such a record may also
+        lack them from the beginning: if the next step was trained in the same process, nobody needs
+        them.
     """
 
-    limit: ClassVar[int] = 16 << 10  # bytes in canonical JSON
+    limit: ClassVar[int] = 16 << 10
     is_root: ClassVar[bool] = False
-    root_kind: ClassVar[str] = ""  # required kind of root; empty: any
+    root_kind: ClassVar[str] = ""
     has_payload: ClassVar[bool] = False
-    # whether the payload is dropped once another record builds on this one; such a record has no
-    # payload from the beginning if the next step was trained in the same process
     passes_on: ClassVar[bool] = False
 
     kind: str
@@ -126,7 +154,7 @@ class Record(Closed):
 
     @property
     def committed(self) -> str:
-        """Return the commitment to people; empty for kinds without one."""
+        """Return the commitment: the salted hash of the people; empty for kinds without one."""
         return getattr(self, "commitment", "")
 
     def signed(self, key: keys.Signer) -> Self:
@@ -143,8 +171,8 @@ class Record(Closed):
         """
         if key is None:
             return self
-        named = self.changed(key=keys.public_hex(key), signature="")
-        return named.changed(signature=key.sign(named.content).hex())
+        unsigned = self.changed(key=keys.public_hex(key), signature="")
+        return unsigned.changed(signature=key.sign(unsigned.content).hex())
 
     def checked(self) -> Self:
         """Return the record if it has no `fault`.
@@ -164,7 +192,10 @@ class Record(Closed):
 
     @cached_property
     def fault(self) -> str:
-        """Return why the record is invalid, as a predicate; empty for a valid record."""
+        """Return why the record by itself is invalid, as a predicate; empty for a valid record.
+
+        Size, parents, payload and signature are checked; other records are not looked at.
+        """
         if len(self.line) > self.limit:
             return f"has {len(self.line)} bytes; at most {self.limit} are allowed"
         if self.is_root == bool(self.parents) or self.is_root != (self.number == 0):
@@ -193,7 +224,7 @@ def make(
     key: keys.Signer,
     **content: Any,
 ) -> Any:
-    """Make a record of the current time and sign it.
+    """Make a record of the current time, sign it and check it.
 
     Parameters
     ----------
@@ -201,16 +232,18 @@ def make(
     site : str
         Author of the record.
     number : int
+        Number among the author's records of this kind, from 1; 0 for a root.
     parents : iterable of str
+        Ids of the records that it builds on.
     key : private key or None
         None leaves the record unsigned.
     **content
-        Fields of the kind, and `payload`.
+        The other fields of the kind, `payload` included.
 
     Returns
     -------
     Record
-        Of class `kind`.
+        A record of class `kind`.
 
     Raises
     ------
@@ -238,9 +271,11 @@ class BaseModelLimits(Closed):
     Attributes
     ----------
     size : float
-        Largest distance of a scan from the public mean.
-    likeness, site : float
-        Lowest likeness of a scan and of a site's mean to the public mean.
+        Largest distance of a scan from the mean scan of the public people.
+    likeness : float
+        Lowest correlation of a scan's edges with those of the mean public scan.
+    site : float
+        Lowest correlation of the edges of a site's mean scan with those of the mean public scan.
     """
 
     size: Positive
@@ -254,9 +289,9 @@ class ExpectedQuality(Closed):
     Attributes
     ----------
     people : int
-        People of the estimates.
+        Public people on whom the quality was estimated.
     majority : float or None
-        Share of the largest class.
+        Share of the largest class among them.
     accuracy, auroc : (value, lower, upper) or None
         Estimates for diagnoses.
     number : mapping of str to (value, lower, upper)
@@ -278,9 +313,9 @@ class Plan(Closed):
     Attributes
     ----------
     people, hospitals : int
-        Planned numbers in all.
+        Planned numbers of people and of hospitals, over the whole consortium.
     epsilon : float or None
-        Budget of every person; None for exact sums.
+        Planned budget of every person; None for exact sums.
     """
 
     people: Size = 600
@@ -296,7 +331,8 @@ class ExpectedGainRow(Closed):
     epsilon : float or None
         Budget of every person; None without noise.
     aggregators : bool
-        Whether two aggregators add the noise, instead of every hospital.
+        Whether two aggregators add the noise to the sum of a round; if not, every hospital adds noise to
+        its own contribution.
     gain, error : float
         Expected gain and its standard error.
     """
@@ -313,9 +349,9 @@ class ExpectedGain(Closed):
     Attributes
     ----------
     public : float
-        AUROC within hospitals of the base model alone.
+        AUROC of the base model alone, computed within each hospital.
     pooled : float
-        Gain of ridge regression on the pooled data of all hospitals.
+        Gain in AUROC of ridge regression on the pooled data of all hospitals, as a comparison.
     rows : tuple of ExpectedGainRow
     """
 
@@ -325,7 +361,7 @@ class ExpectedGain(Closed):
 
 
 class BaseModelRecord(Record):
-    """The base model: its public people, the limits and quality expected of scans, and the policy.
+    """The base model: its public people, limits of scans, expected quality, plan and policy.
 
     Attributes
     ----------
@@ -345,7 +381,7 @@ class BaseModelRecord(Record):
     ranges : mapping of str to (lowest, highest)
         Ranges of these covariates among the public people.
     settings : mapping
-        Fields of `fcforge_consortium.base_model.space.SpaceSettings`.
+        Fields of `fcforge_consortium.base_model.space.SpaceSettings`, by name.
     limits : BaseModelLimits
     expected : ExpectedQuality
     plan : Plan
@@ -386,8 +422,8 @@ class BaseModelRecord(Record):
     def hopeless(self, epsilon: float | None, aggregators: bool) -> str:
         """Return a warning if no gain beyond chance is expected of a budget.
 
-        The row of the next larger epsilon decides: if even less noise does not help, this budget
-        does not help either.
+        Of the estimates at the same or a larger epsilon, the one with the smallest epsilon decides: if
+        even that little noise does not help, this budget does not help either.
 
         Parameters
         ----------
@@ -401,16 +437,16 @@ class BaseModelRecord(Record):
         str
             Empty if a gain is possible or unknown.
         """
-        rows = [
+        no_more_noise = [
             row
             for row in (self.expected_gain.rows if self.expected_gain else ())
             if row.aggregators == aggregators
             and (row.epsilon or inf) >= (epsilon or inf)
         ]
-        next_row = min(rows, key=lambda row: row.epsilon or inf, default=None)
-        if next_row is None or next_row.gain > next_row.error:
+        nearest = min(no_more_noise, key=lambda row: row.epsilon or inf, default=None)
+        if nearest is None or nearest.gain > nearest.error:
             return ""
-        gain = f"gain {next_row.gain:+.3f} ± {next_row.error:.3f}"
+        gain = f"gain {nearest.gain:+.3f} ± {nearest.error:.3f}"
         return f"nothing beyond chance is expected of that ({gain})"
 
 
@@ -420,7 +456,8 @@ class Chain(Record):
     Attributes
     ----------
     settings : mapping
-        Fields of `ChainSettings`, validated when the file is opened.
+        Fields of `fcforge_consortium.chains.settings.ChainSettings`, which validates them when the
+        model of the file is computed.
     policy : Policy
     """
 
@@ -434,14 +471,14 @@ class Chain(Record):
 
 # -- contributions and steps of hospitals ----------------------------------------------------------
 class Budgeted(Record):
-    """A record protected by differential privacy.
+    """A record that states a budget of differential privacy.
 
     Attributes
     ----------
     mechanism : {"gaussian", "none"}
         Discrete Gaussian noise, or exact sums without protection.
     epsilon, delta : float
-        Budget of each person in the record; 0 and 0 under "none".
+        Budget that the record alone spends of each person in it; 0 and 0 under "none".
     """
 
     root_kind: ClassVar[str] = "base_model"
@@ -462,7 +499,7 @@ class Charged(Budgeted):
     Attributes
     ----------
     spent_epsilon, spent_delta : float
-        Budget spent in all, including this record.
+        Sum of the budgets in the hospital's ledger, this record included.
     commitment : str
         Salted SHA-256 of people, scans and diagnoses, in order; the salt stays in the ledger.
     """
@@ -473,12 +510,12 @@ class Charged(Budgeted):
 
 
 class NoisyVector(Budgeted):
-    """A protected record whose payload is a vector of integers.
+    """A record whose payload is a vector of integers, usually with noise.
 
     Attributes
     ----------
     grid : float
-        Value of one unit of the integers.
+        Real value that one unit of the integers stands for.
     variance : str
         Variance of the noise on each integer, in squared units of the grid: an exact fraction.
     """
@@ -496,21 +533,28 @@ class Contribution(Charged, NoisyVector):
 
 
 class SplitCounts(Closed):
-    """Numbers of people in one split of a site; None where they are too few to publish."""
+    """Numbers of people in one split of a site; None where a number is too small to publish."""
 
     controls: Count | None
     patients: Count | None
 
 
 class StepCounts(Closed):
-    """Numbers of people in a chain's step, by split."""
+    """Numbers of people in a chain's step: those it trained on, and those it tested on."""
 
     learning: SplitCounts
     test: SplitCounts
 
 
 class ScanLimits(Closed):
-    """Largest ordinary distances of a scan from a site; either all are given or none."""
+    """Largest ordinary distances of a scan from the scans of a site; all are given, or none.
+
+    Attributes
+    ----------
+    inside, outside, pattern : float or None
+        Distance along the axes of the site's scans, away from these axes, and of the pattern of edges
+        (`fcforge.data.scan_checks.limits`).
+    """
 
     inside: Positive | None
     outside: Positive | None
@@ -524,12 +568,14 @@ class Step(Record):
     ----------
     counts : StepCounts
     held_out : mapping of site to float
-        Accuracy on every site's synthetic held-out set.
+        Accuracy on the synthetic held-out subjects of this site and of all sites before it.
     own_test : float or None
-        Accuracy on the site's own real test people; None if it would reveal a count.
+        Accuracy on the site's own real test people; None if there are none, or if it would reveal a
+        small number of people.
     temperature : float or None
         Temperature that calibrates the probabilities.
     reference : ScanLimits
+        Limits of ordinary scans at this site.
     flags : tuple of str
         Exceptions that the hospital accepted by name.
     commitment : str
@@ -553,11 +599,12 @@ class Step(Record):
 
 # -- rounds of aggregators -----------------------------------------------------------------------------
 class GivenShare(Closed):
-    """A share that a hospital encrypted to an aggregator.
+    """A share that a hospital encrypted to an aggregator, as its notice names it.
 
     Attributes
     ----------
     aggregator : str
+        Name of the aggregator.
     sha256 : str
         SHA-256 of the ciphertext.
     """
@@ -569,11 +616,12 @@ class GivenShare(Closed):
 class Notice(Charged):
     """A hospital's notice of its shares in a round; it holds no count of people.
 
-    The budget is that of the round's sum.
+    The budget is that of the sum over all hospitals of the round, to which the aggregators add noise.
 
     Attributes
     ----------
     round : str
+        Name of the round.
     shares : tuple of GivenShare
         One for each aggregator.
     """
@@ -584,7 +632,10 @@ class Notice(Charged):
 
 
 class ClosedMember(Closed):
-    """A hospital of a closed round, named as a withdrawal names its notice.
+    """A hospital of a closed round.
+
+    Number and commitment are those by which a withdrawal names a notice, so that a later withdrawal is
+    recognised although the notice itself has gone.
 
     Attributes
     ----------
@@ -607,12 +658,13 @@ class Closing(Record):
     """An aggregator's closing record of a round: its set of hospitals, before anything is published.
 
     A round is closed once both aggregators have signed the same set. A withdrawal of one of its
-    notices afterwards takes the whole round out of the model. The record does not require its notices,
-    so that it still shows then why the round is void.
+    notices afterwards makes the round void: it leaves the model as a whole. The notices are not parents
+    of this record, so that it stays in the file and shows why the round is void.
 
     Attributes
     ----------
     round : str
+        Name of the round.
     hospitals : tuple of ClosedMember
         Sorted by name.
     """
@@ -626,7 +678,7 @@ class Closing(Record):
 
 
 class RoundMember(Closed):
-    """A hospital in an aggregate share.
+    """A hospital whose share is part of an aggregate share.
 
     Attributes
     ----------
@@ -648,6 +700,7 @@ class AggregateShare(NoisyVector):
     Attributes
     ----------
     round : str
+        Name of the round.
     hospitals : tuple of RoundMember
         Sorted by name.
     closings : tuple of str
@@ -670,7 +723,11 @@ class AggregateShare(NoisyVector):
 
 # -- withdrawals and rotations -----------------------------------------------------------------------
 class Withdrawn(Closed):
-    """A withdrawn record, named by content so that no other encoding of it escapes."""
+    """A contribution or notice that its hospital withdraws.
+
+    It is named by number and by commitment and not by id, so that the same people cannot come back in a
+    record with another id.
+    """
 
     kind: Annotated[str, Field(pattern="^(contribution|notice)$")]
     number: Size
@@ -678,13 +735,15 @@ class Withdrawn(Closed):
 
 
 class Withdrawal(Record):
-    """A hospital's withdrawal of its own records; all records that match `takes` are removed.
+    """A hospital's withdrawal of its own contributions and notices.
+
+    All records of the hospital that match `takes` are removed, and all records that build on them.
 
     Attributes
     ----------
     takes : tuple of Withdrawn
     gone : tuple of str
-        Ids of all records removed with it, for readers who have them in an older file.
+        Ids of all records that were removed, for readers who have them in an older file.
     """
 
     limit: ClassVar[int] = 256 << 10
@@ -697,12 +756,13 @@ class Withdrawal(Record):
 class Rotation(Record):
     """A change of a hospital's key, signed with the old key and confirmed with the new key.
 
-    Records signed with the old key are refused unless the rotation lists them. A thief of the old
-    key can choose a record's date, but cannot add the record to that list.
+    Records signed with the old key are refused unless the rotation lists them: the new key *vouches*
+    for these. A thief of the old key can choose a record's date, but cannot add the record to that list.
 
     Attributes
     ----------
     new_key : str
+        Ed25519 public key in hex.
     vouches : tuple of str
         Ids of the records by the old key that remain valid.
     proof : str
@@ -726,11 +786,14 @@ class Rotation(Record):
 
 
 def agreement(site: str, old_key: str, vouches: Iterable[str]) -> bytes:
-    """Return the bytes that the new key of a rotation signs.
+    """Return the bytes that the new key of a rotation signs, as its agreement to the rotation.
 
     Parameters
     ----------
-    site, old_key : str
+    site : str
+        The hospital.
+    old_key : str
+        Public key in hex that signed until now.
     vouches : iterable of str
         Ids of the records by the old key that remain valid.
 
@@ -770,7 +833,7 @@ def read_record(line: bytes, title: str = "the record") -> Any:
     Returns
     -------
     Record
-        Of the class of its kind.
+        A record of the class that its kind names.
 
     Raises
     ------

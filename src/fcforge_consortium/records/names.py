@@ -1,4 +1,4 @@
-"""Names of sites: one canonical form each, and no two that look alike in one file.
+"""Names of sites (hospitals): one canonical form each, and no two that look alike in one file.
 
 Records are found by the name of their author. An author whose name only looks like another
 hospital's could pose as that hospital without its key. Therefore a name has one canonical form in
@@ -29,6 +29,7 @@ def site_name(name: str) -> str:
     Returns
     -------
     str
+        The name without outer and double spaces, in plain letters.
 
     Examples
     --------

@@ -26,11 +26,12 @@ from fcforge_consortium.records.fields import (
 from fcforge_consortium.records.signatures import fits
 
 # -- the policy of an exchange ---------------------------------------------------------------------
-# names of diagnoses that mean the same in all data
+# Generic names of controls and patients, lower case: they fit the diagnoses of any data.
 ANYWHERE = (("0", "1"), ("control", "patient"))
 SIGNS = str.maketrans({"+": "plus", "-": "minus"})  # so that MCI+ and MCI- differ
 DIAGNOSIS = Target().name
-# columns of a table of predictions: a numeric target must have another name
+# Columns of a table of predictions. A numeric target becomes a column of its own, so that it must have
+# another name.
 COLUMNS = frozenset(
     {
         "subject",
@@ -53,21 +54,22 @@ class Aggregator(Closed):
     ----------
     name : str
     key : str
-        Ed25519 public key in hex; signs aggregate shares.
+        Ed25519 public key in hex; signs closing records and aggregate shares.
     encryption_key : str
         X25519 public key in hex; shares are encrypted to it.
     proof : str
-        The first key's signature of name and second key: whoever makes a start cannot put an
-        encryption key of his own beside an aggregator's known key.
+        Signature of name and encryption key by the first key. Without it the maker of a base model
+        could put an encryption key of its own beside an aggregator's known key.
     """
 
     name: SiteName
     key: PublicKey
-    encryption_key: Sha256  # as many digits
+    encryption_key: Sha256  # 64 hex digits, as a SHA-256 has
     proof: Signature
 
     @model_validator(mode="after")
     def _proven(self) -> Self:
+        """Validate that the aggregator's key signed its encryption key."""
         if not fits(
             self.key, self.proof, card_statement(self.name, self.encryption_key)
         ):
@@ -76,11 +78,14 @@ class Aggregator(Closed):
 
 
 def card_statement(name: str, encryption_key: str) -> bytes:
-    """Return the bytes with which an aggregator signs its encryption key.
+    """Return the bytes that an aggregator signs to confirm its encryption key.
 
     Parameters
     ----------
-    name, encryption_key : str
+    name : str
+        Name of the aggregator.
+    encryption_key : str
+        X25519 public key in hex.
 
     Returns
     -------
@@ -90,12 +95,13 @@ def card_statement(name: str, encryption_key: str) -> bytes:
 
 
 class Measured(Closed):
-    """A numeric target and its limits.
+    """A numeric target, such as age, and its limits.
 
     Attributes
     ----------
     name : str
     limits : (lowest, highest)
+        In the unit of the data; all hospitals scale the number by them.
     """
 
     name: Name
@@ -103,6 +109,7 @@ class Measured(Closed):
 
     @model_validator(mode="after")
     def _increasing(self) -> Self:
+        """Validate that the limits increase and that the name is free."""
         low, high = self.limits
         if not high - low >= NARROWEST:
             raise ValueError("the first limit must be smaller than the second")
@@ -114,7 +121,7 @@ class Measured(Closed):
 
 
 class Policy(Closed):
-    """Rules for every hospital of an exchange.
+    """Rules for every hospital of a consortium.
 
     Attributes
     ----------
@@ -127,13 +134,14 @@ class Policy(Closed):
     number : Measured or None
         Numeric target, instead of a diagnosis.
     max_epsilon, max_delta : float
-        Largest budget that one person may spend in all.
-    most_planned : int
-        Largest size of a contribution, as a multiple of the planned people per hospital.
+        Largest budget that one person may spend over all contributions.
     fewest_people, most_people : int
-        People of one contribution. The most also bounds its influence on the model.
+        Fewest and most people of one contribution. The most bounds its influence on the model.
+    most_planned : int
+        A second bound of the people of one contribution, as a multiple of the people that the plan of
+        the base model expects per hospital.
     fewest_hospitals : int
-        Hospitals of one round.
+        Fewest hospitals of a round.
     exact_allowed : bool
         Whether contributions and sums without noise are accepted.
     aggregators : tuple of Aggregator
@@ -159,20 +167,24 @@ class Policy(Closed):
 
     @model_validator(mode="after")
     def _two_apart(self) -> Self:
+        """Validate that there are no aggregators or two, with different keys and names."""
         if len(self.aggregators) == 1:
             raise ValueError("one aggregator is named; two independent ones are needed")
         for first, other in combinations(self.aggregators, 2):
-            both = {first.key, first.encryption_key} & {other.key, other.encryption_key}
-            if both or look_alike(first.name, other.name):
-                named = f"'{first.name}' and '{other.name}'"
-                raise ValueError(f"the aggregators {named} are the same or look alike")
+            shared_keys = {first.key, first.encryption_key} & {
+                other.key,
+                other.encryption_key,
+            }
+            if shared_keys or look_alike(first.name, other.name):
+                names = f"'{first.name}' and '{other.name}'"
+                raise ValueError(f"the aggregators {names} are the same or look alike")
         return self
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
         """Validate that diagnoses differ visibly and do not occur beside a numeric target."""
-        named = (self.control, self.patient, *self.others)
-        for one, other in combinations(named, 2):
+        diagnoses = (self.control, self.patient, *self.others)
+        for one, other in combinations(diagnoses, 2):
             if look_alike(one.translate(SIGNS), other.translate(SIGNS)):
                 raise ValueError(f"the diagnoses '{one}' and '{other}' look alike")
         if self.number is not None and self.others:
@@ -188,8 +200,9 @@ class Policy(Closed):
         Parameters
         ----------
         settings : mapping
-            Fields of the policy.
+            Some fields of the policy; the others keep their defaults.
         aggregators : sequence of Aggregator, optional
+            Cards of the two aggregators.
 
         Returns
         -------
@@ -200,13 +213,13 @@ class Policy(Closed):
         ConfigError
             If a setting is invalid.
         """
-        given = dict(settings)
+        fields = dict(settings)
         if aggregators:
-            given["aggregators"] = [
+            fields["aggregators"] = [
                 aggregator.model_dump() for aggregator in aggregators
             ]
         try:
-            return cls.model_validate_json(canonical(given))
+            return cls.model_validate_json(canonical(fields))
         except ValidationError as error:
             raise ConfigError(f"the policy {validation_message(error)}.") from error
 
@@ -223,6 +236,7 @@ class Policy(Closed):
         Parameters
         ----------
         target : Target
+            Diagnoses, or a number with its limits.
 
         Returns
         -------
@@ -245,7 +259,7 @@ class Policy(Closed):
             ) from error
 
     def spoken(self, target: Target) -> Self:
-        """Return the policy with the target of the data if it names no target itself.
+        """Return the policy with the diagnoses of the data, if its own have generic names.
 
         Parameters
         ----------
@@ -255,6 +269,7 @@ class Policy(Closed):
         Returns
         -------
         Policy
+            The policy itself if its diagnoses have specific names, or those of the data do not.
         """
         is_generic = self.number is None and self.target.classes in ANYWHERE
         is_specific = target.classes not in ANYWHERE
@@ -262,7 +277,11 @@ class Policy(Closed):
 
     @property
     def loading(self) -> dict[str, Any]:
-        """Return the settings with which a hospital's people are loaded."""
+        """Return the keyword arguments with which a hospital's people are loaded.
+
+        They are arguments of `fcforge.data.datasets.load_people` that set the target. ``partial``
+        allows a hospital to lack some of more than two classes.
+        """
         target = self.target
         if target.kind == "number":
             return {"target": target.name, "limits": target.limits}
@@ -274,7 +293,7 @@ class Policy(Closed):
     def require_target(self, theirs: Target) -> None:
         """Raise `DataError` for data with another target or exchanged diagnoses.
 
-        The names in `ANYWHERE` fit any two classes.
+        The generic names of `ANYWHERE` fit any two classes.
 
         Parameters
         ----------
@@ -289,11 +308,11 @@ class Policy(Closed):
                     message, do="Give data with the target of the exchange."
                 )
             return
-        own = tuple(word.lower() for word in mine.classes)
-        other = tuple(word.lower() for word in theirs.classes)
-        if own == other or other in ANYWHERE or own in ANYWHERE:
+        my_names = tuple(word.lower() for word in mine.classes)
+        their_names = tuple(word.lower() for word in theirs.classes)
+        if my_names == their_names or their_names in ANYWHERE or my_names in ANYWHERE:
             return
-        turned = " They are exchanged." if own == other[::-1] else ""
+        turned = " They are exchanged." if my_names == their_names[::-1] else ""
         about = f" ({self.disorder})" if self.disorder else ""
         control, patient = theirs.classes
         raise DataError(
@@ -311,7 +330,7 @@ class Policy(Closed):
         n : int
             People of the contribution.
         most : int
-            Limit by policy and plan (`BaseModelRecord.most_people`).
+            Most people that policy and plan allow together (`BaseModelRecord.most_people`).
         """
         if not self.fewest_people <= n <= most:
             raise DataError(
@@ -326,7 +345,7 @@ class Policy(Closed):
         Parameters
         ----------
         epsilon : float or None
-            None without noise.
+            Budget of one contribution, or of all contributions of a person; None without noise.
         delta : float
         """
         if epsilon is None:

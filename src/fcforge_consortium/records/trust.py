@@ -1,4 +1,8 @@
-"""Trust: the signatures that a reader accepts."""
+"""Trust: the conditions that a reader sets on the signatures of a file before using it.
+
+Three things decide: keys named on the command line (``--trust``), whether everything must be signed
+(``--require-signature``), and the user's keyring (`records.keyring`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,14 +19,15 @@ from fcforge_consortium.records.keys import read_public
 
 @dataclass(frozen=True)
 class Trust:
-    """The signatures that a reader requires.
+    """Conditions on the signatures of records.
 
     Attributes
     ----------
     keys : tuple of str
         Ed25519 public keys in hex; if given, every record must be signed by one of them.
     required : bool
-        Whether every record must be signed. Otherwise all must be as soon as one is.
+        Whether every record must be signed. If False, either all records but the root are signed or
+        none is.
     keyring : Keyring
         Owners and revocations of known keys.
     """
@@ -38,6 +43,7 @@ class Trust:
         Parameters
         ----------
         request : TrustRequest
+            Its `trust` names files of public keys.
 
         Returns
         -------
@@ -50,14 +56,14 @@ class Trust:
         """Raise `ExchangeError` for a record without a trusted signature.
 
         Without `keys`, only the keyring is checked: revoked keys, and sites with a known key. An
-        unsigned root passes here, because signed records name it by its id; `require_signed`
-        checks that there are any.
+        unsigned root passes here, because the signed records that build on it name it by its id;
+        `require_signed` checks that there are any.
 
         Parameters
         ----------
         record : Record
         line : sequence of str, optional
-            As in `Keyring.require_valid`.
+            Keys of the record's author, first to last, as its rotations connect them.
         """
         key = record.key
         self.keyring.require_valid(key, f"the {record.title}", record.site, line)
@@ -73,22 +79,23 @@ class Trust:
     def require_signed(self, records: "Sequence[Record]") -> None:
         """Raise `ExchangeError` for a record without a required signature.
 
-        A root needs a signature if signatures are required, or if keys are given and no signed
-        record names the root.
+        If any record but the root is signed, all of them must be. The root needs a signature of its
+        own if signatures are required, or if keys are given and the root stands alone.
 
         Parameters
         ----------
         records : sequence of Record
+            All records of a file, or of several files to merge.
         """
-        alone = all(record.is_root for record in records)
-        needed = self.required or (alone and bool(self.keys))
-        candidates = [record for record in records if needed or not record.is_root]
+        only_root = all(record.is_root for record in records)
+        all_needed = self.required or (only_root and bool(self.keys))
+        candidates = [record for record in records if all_needed or not record.is_root]
         unsigned = [record.title for record in candidates if not record.key]
-        others = len(unsigned) < len(candidates)
-        if unsigned and (needed or others):
-            lost = ", though others are: its signature may have been removed"
+        some_signed = len(unsigned) < len(candidates)
+        if unsigned and (all_needed or some_signed):
+            removed = ", though others are: its signature may have been removed"
             raise ExchangeError(
-                f"the {unsigned[0]} is not signed{lost if others else ''}.",
+                f"the {unsigned[0]} is not signed{removed if some_signed else ''}.",
                 do="Ask its author for a signed one: `fcforge consortium keys new KEY`, then --sign KEY "
                 "with the command that makes it.",
             )
