@@ -1,5 +1,6 @@
 """One hospital's step: a published contribution, or shares of it for the aggregators of a round."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from fcforge_consortium.step_result import StepResult
 if TYPE_CHECKING:
     from fcforge_consortium.contributions.model import ContributionModel
     from fcforge_consortium.options import ContributeRequest
+    from fcforge_consortium.records.exchange import Exchange
 
 
 def asked_budget(request: "ContributeRequest") -> tuple[float | None, float]:
@@ -216,15 +218,46 @@ def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
 
 
 def _require_known(model: "ContributionModel", site: str, ledger: Ledger) -> None:
-    """Raise `ConfigError` if the file holds a record of the site that its ledger lacks."""
+    """Raise `ConfigError` if the file shows a contribution of the site that its ledger lacks.
+
+    Withdrawn contributions count, too: their budget stays spent.
+
+    Parameters
+    ----------
+    model : ContributionModel
+    site : str
+    ledger : Ledger
+    """
     known = {entry.commitment for entry in ledger.every_entry}
-    for record in model.exchange.records:
-        if record.site == site and record.committed and record.committed not in known:
+    for commitment, title in _shown(model.exchange, site):
+        if commitment not in known:
             raise ConfigError(
-                f"the file holds the {record.title}, which {ledger.path} does not list. The "
-                "budget that its people have spent is therefore unknown.",
+                f"the file shows the {title}, which {ledger.path} does not list. The budget "
+                "that its people have spent is therefore unknown.",
                 do="Name the ledger with that entry by --ledger, or restore the newest copy of it.",
             )
+
+
+def _shown(exchange: "Exchange", site: str) -> Iterator[tuple[str, str]]:
+    """Yield commitment and title of each contribution of a site that a file shows.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    site : str
+
+    Yields
+    ------
+    commitment : str
+    title : str
+    """
+    for record in exchange.records:
+        if record.site == site and record.committed:
+            yield record.committed, record.title
+    for withdrawal in exchange.of(Withdrawal, site):
+        for taken in withdrawal.takes:
+            title = f"withdrawn {taken.kind} {taken.number} of '{site}'"
+            yield taken.commitment, title
 
 
 def require_new(model: "ContributionModel", who: People, ledger: Ledger) -> None:

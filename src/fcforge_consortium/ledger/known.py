@@ -147,8 +147,8 @@ class KnownLedgers:
             ) from error
         self.ledgers = ledgers
 
-    def others(self, id_: str) -> list[Path]:
-        """Return the places of all ledgers but one, each of which must still exist.
+    def others(self, id_: str) -> dict[str, Path]:
+        """Return the places of all ledgers but one by id; each must still exist.
 
         Parameters
         ----------
@@ -160,8 +160,9 @@ class KnownLedgers:
         ExchangeError
             If a ledger is not in its place.
         """
-        places = [Path(one.path) for one in self.ledgers.values() if one.id != id_]
-        for place in places:
+        known = self.ledgers.values()
+        places = {one.id: Path(one.path) for one in known if one.id != id_}
+        for place in places.values():
             if not place.exists():
                 raise ExchangeError(
                     f"the ledger {place} of this key is not in its place, so that its people "
@@ -242,7 +243,7 @@ class KnownLedgers:
             )
         if self.ledgers[id_].head not in heads:
             raise ExchangeError(
-                "is an older copy: lines that were written later are missing.",
+                "is an older copy or another ledger: lines that the key's list knows are missing.",
                 where=path,
                 do="Restore the newest copy: no other file has the spent budget of its people.",
             )

@@ -130,9 +130,9 @@ class Ledger(Journal):
 
     def _read_others(self, known: KnownLedgers) -> Iterator[Self]:
         """Yield the other ledgers of the key, each of which must be the newest."""
-        for place in known.others(self.header.id):
+        for id_, place in known.others(self.header.id).items():
             other = type(self).read(place)
-            known.require_newest(other.header.id, place, other.heads)
+            known.require_newest(id_, place, other.heads)
             yield other
 
     def _note(self) -> None:

@@ -12,6 +12,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import dataset_of, load_dataset
 from fcforge_consortium.aggregation.aggregators import read_card
 from fcforge_consortium.base_model.record import make_base_model
+from fcforge_consortium.base_model.vectors import noise_units
 from fcforge_consortium.operations.published import published_people
 from fcforge_consortium.options import BaseModelRequest
 from fcforge_consortium.privacy.noise import DELTA, EPSILON, check_budget
@@ -66,6 +67,7 @@ def planned_epsilon(request: BaseModelRequest) -> float | None:
     if not request.exact:
         planned = EPSILON if request.epsilon is None else request.epsilon
         check_budget(planned, DELTA, "--epsilon")
+        noise_units(planned)  # raises for a budget whose noise cannot be drawn
         return planned
     if request.epsilon is not None:
         raise ConfigError("--exact has no --epsilon.", do="Leave one of them out.")
@@ -88,6 +90,12 @@ def require_plan_in_policy(plan: records.Plan, policy: Policy) -> None:
             f"--epsilon {plan.epsilon:g} is above the policy's largest epsilon "
             f"({policy.max_epsilon:g}).",
             do=f"Plan a smaller one, or add --set policy.max_epsilon={plan.epsilon:g}.",
+        )
+    if policy.aggregators and plan.hospitals < policy.fewest_hospitals:
+        raise ConfigError(
+            f"--hospitals {plan.hospitals} plans fewer hospitals than a round needs by the policy "
+            f"({policy.fewest_hospitals}).",
+            do=f"Plan at least {policy.fewest_hospitals}, or set policy.fewest_hospitals.",
         )
     fewest = plan.hospitals * policy.fewest_people
     if plan.people < fewest:

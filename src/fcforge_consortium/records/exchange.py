@@ -9,7 +9,7 @@ changes its key; the keys of an author, first to last, are its *line* of keys. A
 named in the error, and no record of the same file is used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,8 @@ from fcforge_consortium.records.canonical import canonical, sha256
 from fcforge_consortium.records.keys import PrivateKey, Signer, public_hex
 from fcforge_consortium.records.kinds import (
     ASK,
+    BaseModelRecord,
+    Chain,
     Charged,
     Record,
     Rotation,
@@ -216,8 +218,9 @@ class Exchange:
             known = sorted({r.site for r in self.of(Charged)})
             raise ExchangeError(
                 f"site '{site}' has nothing that could be withdrawn.",
-                do=f"Sites with contributions: {', '.join(known) or 'none'}. A step of a chain "
-                "cannot be undone; begin the chain anew without it.",
+                do=f"Sites with contributions: {', '.join(known) or 'none'}. If your own record "
+                "is not in this file, merge it first. A step of a chain cannot be undone; begin "
+                "the chain anew without it.",
             )
         takes = [
             Withdrawn(kind=r.kind, number=r.number, commitment=r.commitment)
@@ -457,31 +460,50 @@ def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     Raises
     ------
     ExchangeError
-        If an author signs with two keys without a rotation, two authors share a key, or the names
-        of two authors look alike.
+        If an author signs with two keys without a rotation, two authors share a key, the names
+        of two authors look alike, or an author uses the name or the key of an aggregator.
     """
     by_site: dict[str, list[Record]] = {}
     for record in records:
         by_site.setdefault(record.site, []).append(record)
-    require_distinct(by_site)
+    roots = [
+        record for record in records if isinstance(record, (BaseModelRecord, Chain))
+    ]
+    cards = [card for root in roots for card in root.policy.aggregators]
+    require_distinct([*by_site, *(card.name for card in cards)])
     lines = {site: _key_line(signed) for site, signed in by_site.items()}
-    _check_one_site_for_each_key(records, lines)
+    for card in cards:
+        if lines.get(card.name, (card.key,)) != (card.key,):
+            raise ExchangeError(
+                f"a record is by '{card.name}', the name of an aggregator, but not signed with "
+                "the aggregator's key.",
+                do="A hospital needs a name of its own. Ask whoever sent the record.",
+            )
+    _check_one_site_for_each_key(
+        {record.site for record in roots},
+        lines,
+        {card.key: card.name for card in cards},
+    )
     return lines
 
 
 def _check_one_site_for_each_key(
-    records: Sequence[Record], lines: Mapping[str, tuple[str, ...]]
+    makers: Set[str],
+    lines: Mapping[str, tuple[str, ...]],
+    aggregators: Mapping[str, str],
 ) -> None:
     """Raise `ExchangeError` if a key signs for two sites; a root's maker may also be a site.
 
     Parameters
     ----------
-    records : sequence of Record
+    makers : set of str
+        Authors of roots.
     lines : mapping of str to tuple of str
         Keys of each author, as returned by `key_lines`.
+    aggregators : mapping of str to str
+        Names of the policy's aggregators by key.
     """
-    makers = {record.site for record in records if record.is_root}
-    owners: dict[str, str] = {}
+    owners = dict(aggregators)
     for site in sorted(set(lines) - makers):
         for key in filter(None, lines[site]):
             first = owners.setdefault(key, site)

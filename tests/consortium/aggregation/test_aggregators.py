@@ -164,8 +164,11 @@ def test_forged_closing_records_are_refused(shares, lists):
     notices = [share["Ministry"].notice for share in shares]
     first, *others = closing.hospitals
     wrong = {
-        "not by the aggregator's key": closing.signed(key_of("thief")),
-        "not by the aggregator's key in": forged(closing, site="Somebody"),
+        "not signed with the aggregator's key": closing.signed(key_of("thief")),
+        "for the sites 'Ministry' and 'Somebody'": forged(closing, site="Somebody"),
+        "not by the aggregator's key in": closing.changed(site="Somebody").signed(
+            key_of("thief")
+        ),
         "not in order": forged(closing, hospitals=closing.hospitals[::-1]),
         "of 2 hospitals": forged(closing, hospitals=closing.hospitals[:2]),
         "that is another one": forged(closing, round="summer"),
@@ -177,9 +180,8 @@ def test_forged_closing_records_are_refused(shares, lists):
         ),
     }
     for why, made in wrong.items():
-        state = START_EXCHANGE.joined([*notices, made])
         with pytest.raises(ExchangeError, match=why):
-            rounds_of(state)
+            rounds_of(START_EXCHANGE.joined([*notices, made]))
     twice = START_EXCHANGE.joined([*notices, closing, forged(closing, number=2)])
     with pytest.raises(ExchangeError, match="'Ministry' has closed it twice"):
         rounds_of(twice)

@@ -13,11 +13,12 @@ from fcforge_consortium.ledger.known import KnownLedgers
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.contribute import contribute
 from fcforge_consortium.operations.ledger import new_ledger, register_ledger
-from fcforge_consortium.operations.records import rotate_file
+from fcforge_consortium.operations.records import rotate_file, withdraw_file
 from fcforge_consortium.options import (
     LedgerNewRequest,
     LedgerRegisterRequest,
     RotateRequest,
+    WithdrawRequest,
 )
 from fcforge_consortium.records.exchange import open_exchange, save
 from fcforge_consortium.records.keys import read_private, write_keys
@@ -238,6 +239,30 @@ def test_a_missing_ledger_of_the_key_is_not_overlooked(ask, home):
         ask("b.fcx", half(1), ledger=second)
     register_ledger(LedgerRegisterRequest(home / "gone", home / "key"))
     assert ask("b.fcx", half(1), ledger=second)
+
+
+def test_a_copy_of_one_ledger_does_not_stand_for_another(ask, home):
+    """The people of the ledger that it replaced would not be compared with anybody."""
+    ask("a.fcx", half(0), new_ledger=True)
+    second = cohort_ledger(home)
+    ask("b.fcx", half(1), ledger=second)
+    shutil.copy(home / "ledger", second)
+    with pytest.raises(ExchangeError, match=r"follow-up: is .* another ledger"):
+        ask("c.fcx", half(1))
+    assert not (home / "c.fcx").exists()
+
+
+def test_a_withdrawn_contribution_is_not_forgotten_with_the_ledger(ask, home):
+    """Its budget stays spent, and a further one under its number would be withdrawn, too."""
+    ask("a.fcx", new_ledger=True)
+    request = WithdrawRequest(SITE, home / "a.fcx", home / "w.fcx", sign=home / "key")
+    withdraw_file(request)
+    (home / "ledger").unlink()
+    (home / "key.ledgers").unlink()
+    said = f"withdrawn contribution 1 of '{SITE}', which .*ledger does not list"
+    with pytest.raises(ConfigError, match=said):
+        ask("b.fcx", state=home / "w.fcx", new_ledger=True)
+    assert not (home / "b.fcx").exists()
 
 
 def test_a_cohort_is_begun_once(ask, home):

@@ -10,7 +10,7 @@ from small_exchange import data_file, people, request, sites, start
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge.core.target import Target
-from fcforge_consortium.aggregation.aggregators import card_of
+from fcforge_consortium.aggregation.aggregators import card_of, write_aggregator
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
 from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.base_model.space import SpaceSettings
@@ -221,6 +221,9 @@ def planned(folder, tmp_path):
         ({"out": None}, "--out"),
         ({"exact": True, "epsilon": 1.0}, "--epsilon"),
         ({"public": "abide-aal"}, "--data"),
+        ({"epsilon": 20.0}, "above the policy's largest epsilon"),
+        ({"epsilon": 0.001}, "more noise than can be drawn"),
+        ({"people": 3, "hospitals": 10}, "fewer than 10 people per hospital"),
     ],
     ids=str,
 )
@@ -228,6 +231,17 @@ def test_a_start_that_cannot_be_meant(planned, tmp_path, more, says):
     with pytest.raises((ConfigError, DataError), match=says):
         write_base_model(planned(**more))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_of_rounds_has_enough_hospitals_for_one(planned, folder, tmp_path):
+    cards = []
+    for name in ("Ministry", "University"):
+        write_aggregator(tmp_path / name, name)
+        cards.append(tmp_path / f"{name}.card")
+    asked = {"aggregator": cards, "sign": folder / "maker.pem", "hospitals": 2}
+    with pytest.raises(ConfigError, match=r"fewer hospitals than a round needs.*\(3\)"):
+        write_base_model(planned(**asked))
+    assert not planned().out.exists()
 
 
 def test_a_start_is_written_with_its_policy(planned, folder, tmp_path):

@@ -250,7 +250,7 @@ def test_a_half_goes_with_a_notice_that_was_withdrawn():
         for n in notices
     )
     closings = [
-        record(records.Closing, aggregator, parents=(START.id,))
+        record(records.Closing, aggregator, parents=(START.id,), signer=aggregator)
         for aggregator in ("Ministry", "University")
     ]
     data = save_arrays({"numbers": np.arange(3)})
@@ -258,6 +258,7 @@ def test_a_half_goes_with_a_notice_that_was_withdrawn():
         records.AggregateShare,
         "University",
         parents=(START.id,),
+        signer="University",
         hospitals=hospitals,
         closings=tuple(one.id for one in closings),
         payload=sha256(data),
@@ -514,3 +515,16 @@ def test_one_key_signs_for_one_site():
     with pytest.raises(ExchangeError, match="signs for the sites 'NYU' and 'UM'"):
         joined(release("NYU", signer="NYU"), release("UM", signer="NYU"))
     joined(release("NYU", signer="NYU"), release("UM", signer="UM"))
+
+
+@pytest.mark.parametrize("name", ["University", "university", "Univer5ity"])
+def test_nobody_takes_the_name_of_an_aggregator(name):
+    """A hospital of that name would keep the aggregator from closing any round."""
+    with pytest.raises(ExchangeError, match=r"of an aggregator|look alike"):
+        joined(release(name, signer="NYU"))
+    joined(release("NYU", signer="NYU"))
+
+
+def test_an_aggregators_key_signs_for_no_hospital():
+    with pytest.raises(ExchangeError, match="for the sites 'University' and 'NYU'"):
+        joined(release("NYU", signer="University"))
