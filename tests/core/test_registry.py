@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
@@ -51,12 +51,14 @@ def test_a_former_name_is_refused_with_the_present_one(monkeypatch):
         look_up("method", "forge_releases", methods)
 
 
-def test_a_plug_in_of_another_kind_is_refused(monkeypatch):
+def test_a_plug_in_of_another_kind_is_refused_whenever_the_table_is_read(monkeypatch):
     plugged(monkeypatch, "fcforge.models.edge:Linear")
-    with pytest.raises(
-        ConfigError, match=r"entry point 'mine'.*not a subclass of Method"
-    ):
-        registered("fcforge.methods", Method)
+    methods = registered("fcforge.methods", Method)
+    for read in (len, list, lambda table: table["ewc"], lambda table: "ewc" in table):
+        with pytest.raises(
+            ConfigError, match=r"entry point 'mine'.*not a subclass of Method"
+        ):
+            read(methods)
 
 
 def test_a_plug_in_cannot_take_a_name(monkeypatch, tmp_path):
@@ -69,7 +71,49 @@ def test_a_plug_in_cannot_take_a_name(monkeypatch, tmp_path):
     with pytest.raises(
         ConfigError, match=r"'ewc' is already taken by fcforge.methods.ewc"
     ):
-        registered("fcforge.methods", Method)
+        len(registered("fcforge.methods", Method))
+
+
+def test_a_plug_in_may_read_the_table_while_it_is_imported(monkeypatch, tmp_path):
+    (tmp_path / "curious.py").write_text(
+        "import sys\n"
+        "from fcforge.methods.base import Method\n"
+        "seen = list(sys.tables[0])\n"
+        "class Mine(Method):\n    name = 'mine'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plugged(monkeypatch, "curious:Mine")
+    methods = registered("fcforge.methods", Method)
+    monkeypatch.setattr(sys, "tables", [methods], raising=False)
+    assert "mine" in methods
+    assert list(methods) == sorted(methods)
+    assert "ewc" in sys.modules.pop("curious").seen
+
+
+PLUG_INS = [
+    entry
+    for group in ("methods", "models", "generators", "datasets", "commands", "pages")
+    for entry in entry_points(group=f"fcforge.{group}")
+    if entry.value.startswith("fcforge_consortium")
+]
+FIRST = """
+import importlib, sys
+importlib.import_module(sys.argv[1])
+from fcforge.cli import app
+from fcforge.generators import GENERATORS
+from fcforge.methods import METHODS
+print([group.name for group in app.registered_groups])
+print([name for name in METHODS if name == "base_model_alone"], "contributed" in GENERATORS)
+"""
+
+
+@pytest.mark.parametrize("module", sorted({entry.module for entry in PLUG_INS}))
+def test_the_module_of_a_plug_in_can_be_imported_first(module):
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST, module], capture_output=True, text=True
+    )
+    assert done.stdout == "['analyse', 'consortium']\n['base_model_alone'] True\n"
+    assert done.stderr == ""
 
 
 PLUGIN = {
@@ -171,3 +215,40 @@ def test_an_installed_plug_in_serves_every_group(tmp_path):
     trained = fcforge("run", "own.toml", "--jobs", "1", "--device", "cpu")
     assert trained.returncode == 0, trained.stderr
     assert "own_method/own_model" in trained.stdout
+
+
+ALONE = """
+import sys
+from importlib import metadata
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "fcforge_consortium":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Hidden())
+every = metadata.entry_points
+metadata.entry_points = lambda **group: [
+    entry for entry in every(**group) if not entry.value.startswith("fcforge_consortium")
+]
+import numpy as np
+from fcforge import ForgeClassifier
+from fcforge.cli import main
+from fcforge.data.simulated import simulate
+
+people = simulate(n_rois=8, n_sites=2, scale=0.2)
+model = ForgeClassifier(epochs=1, generator="corr_gauss")
+model.fit(people.fc, people.y, site=people.site)
+print(model.predict(people.fc).shape == people.y.shape)
+main(["list", "methods"])
+"""
+
+
+def test_fcforge_works_where_the_consortium_is_not_installed():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ALONE], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("True\n")
+    assert "ewc" in done.stdout
+    assert "base_model_alone" not in done.stdout

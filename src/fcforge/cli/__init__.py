@@ -5,11 +5,13 @@ the commands, so that ``fcforge --help`` answers at once. Other packages add com
 entry-point group ``fcforge.commands``: a function that receives the `typer.Typer` app.
 """
 
+from functools import cache
+from typing import Any
+
 import typer
 
-from fcforge.cli import data, experiments, generators
+from fcforge.cli import application, data, experiments, generators
 from fcforge.cli.analyse import analyse
-from fcforge.cli.application import app, main
 from fcforge.cli.messages import say
 from fcforge.core.errors import ConfigError
 from fcforge.core.registry import load_plugins
@@ -39,15 +41,42 @@ def _warn(problem: ConfigError) -> None:
     say(f"warning: {problem}", style="yellow")
 
 
-for panel, members in PANELS.items():
-    for command in members:
-        name = command.__name__.removesuffix("_things")  # `list` is Python's own
-        kind = getattr(command, "command_class", None)
-        app.command(name, cls=kind, rich_help_panel=panel)(command)
-app.add_typer(analyse, name="analyse", rich_help_panel=EXPERIMENTS)
-for name in MOVED:
-    app.command(
-        name, hidden=True, add_help_option=False, context_settings=ANY_ARGUMENTS
-    )(_moved)
-for _, register, _ in load_plugins("fcforge.commands", _warn):
-    register(app)
+@cache
+def _complete_app() -> typer.Typer:
+    """Return the application with the commands of fcforge and of all plug-ins.
+
+    It is made at its first use and not while this module is imported: a plug-in's module that is
+    imported first imports this one, and has not defined its commands yet.
+    """
+    app = application.app
+    for panel, members in PANELS.items():
+        for command in members:
+            name = command.__name__.removesuffix("_things")  # `list` is Python's own
+            kind = getattr(command, "command_class", None)
+            app.command(name, cls=kind, rich_help_panel=panel)(command)
+    app.add_typer(analyse, name="analyse", rich_help_panel=EXPERIMENTS)
+    for name in MOVED:
+        app.command(
+            name, hidden=True, add_help_option=False, context_settings=ANY_ARGUMENTS
+        )(_moved)
+    for _, register, _ in load_plugins("fcforge.commands", _warn):
+        register(app)
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    """Return `app`, the complete application, when it is first asked for."""
+    if name == "app":
+        return _complete_app()
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def main(argv: list[str] | None = None) -> Any:
+    """Run the command line; see `fcforge.cli.application.run`.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Words of the command line without the program; by default those of this process.
+    """
+    return application.run(_complete_app, argv)

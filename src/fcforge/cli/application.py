@@ -1,6 +1,7 @@
 """The command-line application and its entry point."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -30,18 +31,20 @@ def _root(
         raise typer.Exit()
 
 
-def main(argv: list[str] | None = None) -> Any:
+def run(complete: Callable[[], typer.Typer], argv: list[str] | None = None) -> Any:
     """Run the command line.
 
     Errors of fcforge and of the file system are printed as one line, with exit code 2.
 
     Parameters
     ----------
+    complete : callable
+        Returns the application with all its commands.
     argv : list of str, optional
         Words of the command line without the program; by default those of this process.
     """
     try:
-        return app(args=argv, standalone_mode=True)
+        return complete()(args=argv, standalone_mode=True)
     except FCForgeError as error:
         problem = error
     except ImportError as error:  # a hospital's environment has no torch

@@ -8,11 +8,12 @@ entry point of the group ``fcforge.methods``, ``fcforge.models``, ``fcforge.gene
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isabstract
 from pkgutil import iter_modules
+from threading import RLock
 from typing import Any, TypeVar
 
 from fcforge.core.errors import ConfigError
@@ -21,8 +22,12 @@ T = TypeVar("T")
 REMOVE = "Correct or uninstall the plug-in."
 
 
-class Registry(dict[str, T]):
-    """Table of the members of one kind (methods, models, ...) by name.
+class Registry(MutableMapping[str, T]):
+    """Table of the members of one kind (methods, models, ...) by name, in alphabetical order.
+
+    Plug-ins are imported when the table is first read, and not while the package that makes the
+    table is imported: a plug-in's module imports that package, so that a module imported first
+    would not have defined its members yet.
 
     Parameters
     ----------
@@ -31,25 +36,63 @@ class Registry(dict[str, T]):
     adopt : callable
         Called with an imported object, its name and its place for error messages. Returns the
         member, or raises `ConfigError` if the object is of another kind.
-    own : mapping of str to member
+    builtin : mapping of str to member
         Members of the package itself.
     """
 
     def __init__(
-        self, group: str, adopt: Callable[[Any, str, str], T], own: dict[str, T]
+        self, group: str, adopt: Callable[[Any, str, str], T], builtin: Mapping[str, T]
     ) -> None:
         self.group = group
         self._adopt = adopt
-        members = dict(own)
-        for name, plugin, where in load_plugins(group):
-            member = adopt(plugin, name, where)
+        self._members = dict(sorted(builtin.items()))
+        self._is_loaded = False
+        self._lock = RLock()  # another thread waits until all plug-ins are there
+
+    def _table(self) -> dict[str, T]:
+        """Return the members by name; import the plug-ins at the first call.
+
+        A plug-in that reads the table while it is imported sees the members of the package alone.
+        An error of a plug-in is raised at every call.
+        """
+        with self._lock:
+            if self._is_loaded:
+                return self._members
+            self._is_loaded = True
+            try:
+                self._members = dict(sorted(self._with_plugins().items()))
+            except BaseException:
+                self._is_loaded = False
+                raise
+            return self._members
+
+    def _with_plugins(self) -> dict[str, T]:
+        """Return the members of the package and of the plug-ins, which may take no name twice."""
+        members = dict(self._members)
+        for name, plugin, where in load_plugins(self.group):
+            member = self._adopt(plugin, name, where)
             name = str(getattr(member, "name", name))
             if members.setdefault(name, member) is not member:
-                taken = getattr(members[name], "__module__", group)
+                taken = getattr(members[name], "__module__", self.group)
                 what = f"the name '{name}' is already taken by {taken}."
                 do = "Rename or uninstall the plug-in."
                 raise ConfigError(what, where=where, do=do)
-        super().__init__(sorted(members.items()))
+        return members
+
+    def __getitem__(self, name: str) -> T:
+        return self._table()[name]
+
+    def __setitem__(self, name: str, member: T) -> None:
+        self._table()[name] = member
+
+    def __delitem__(self, name: str) -> None:
+        del self._table()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table())
+
+    def __len__(self) -> int:
+        return len(self._table())
 
     @property
     def former_names(self) -> dict[str, str]:
@@ -58,7 +101,11 @@ class Registry(dict[str, T]):
             vars(member) if isinstance(member, type) else {} for member in self.values()
         )
         pairs = zip(renamed, self, strict=True)
-        return {own["former_name"]: name for own, name in pairs if "former_name" in own}
+        return {
+            attributes["former_name"]: name
+            for attributes, name in pairs
+            if "former_name" in attributes
+        }
 
     def import_member(self, name: str) -> None:
         """Import and register the member named ``"module:object"``; do nothing for other names.
