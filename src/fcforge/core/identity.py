@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 from fcforge.core.settings import checked, field_types
 
@@ -104,11 +104,14 @@ def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     defaults = defaults_of(cls)
     differing: dict[str, Any] = {}
-    for name in field_types(cls):
+    for name, hint in field_types(cls).items():
         if name not in values:
             continue
         value = values[name]
-        if is_dataclass(value) and not isinstance(value, type):
+        version = _version_of_variant(hint, value)
+        if version > 1:
+            differing[name] = {"variant": value, "defaults_version": version}
+        elif is_dataclass(value) and not isinstance(value, type):
             nested = identity(value)
             # Two variants may agree in all fields, so the identity names the variant.
             if variant := getattr(value, "variant", ""):
@@ -120,6 +123,20 @@ def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
             differing[name] = value
     version = getattr(cls, "defaults_version", 1)
     return {**differing, "defaults_version": version} if version > 1 else differing
+
+
+def _version_of_variant(hint: Any, value: Any) -> int:
+    """Return the version of the defaults that a word stands for, as in ``sampler = "paper"``.
+
+    It is 1 for a value that names no variant of a class in the field's type `hint`.
+    """
+    if not isinstance(value, str):
+        return 1
+    for kind in get_args(hint):
+        variants = getattr(kind, "variants", {})
+        if value in variants:
+            return getattr(variants[value], "defaults_version", 1)
+    return 1
 
 
 def digest(value: Any, length: int = 16) -> str:

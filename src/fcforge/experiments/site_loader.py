@@ -23,7 +23,13 @@ from fcforge.experiments.public_subjects import Public
 from fcforge.experiments.store import SUBJECTS
 from fcforge.generators import make_generator
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.cache import fit_cached, is_stored, read_tensors, write_tensors
+from fcforge.generators.cache import (
+    fit_cached,
+    generator_key,
+    is_stored,
+    read_tensors,
+    write_tensors,
+)
 from fcforge.graphs import edges, from_edges
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.replay.state import replace_rows, rows_of
@@ -130,7 +136,9 @@ class SiteLoader:
         """
         path = None
         if self.generators:
-            file = digest([name, spec.data_sha256], length=32)
+            generator, *_ = self.generator_for(site, spec)
+            made_by = generator_key(generator)
+            file = digest([name, spec.data_sha256, made_by], length=32)
             path = self.generators / f"{SUBJECTS}{file}.safetensors"
         if path and is_stored(path):
             found = read_tensors(path)

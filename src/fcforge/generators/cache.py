@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,21 +26,29 @@ _memory: dict[str, GeneratorState] = {}
 
 def fit_key(generator: Generator, batch: FCBatch, seed: int) -> str:
     """Return the SHA-256 of generator, settings, FC, diagnoses and seed (64 hex digits)."""
+    digest = _settings_digest(generator, seed=seed, shape=list(batch.fc.shape))
+    for part in (batch.fc, batch.y):
+        digest.update(part.detach().cpu().contiguous().numpy().tobytes())
+
+    return digest.hexdigest()
+
+
+def generator_key(generator: Generator) -> str:
+    """Return the SHA-256 of a generator and all its settings, defaults included."""
+    return _settings_digest(generator).hexdigest()
+
+
+def _settings_digest(generator: Generator, **more: Any) -> Any:
+    """Return the SHA-256 object of a generator, its settings and further plain values."""
     head = {
         "version": VERSION,
         "name": generator.name,
         "variant": generator.variant,
         "params": {f.name: getattr(generator, f.name) for f in fields(generator)},
-        "seed": seed,
-        "shape": list(batch.fc.shape),
+        **more,
     }
-    digest = hashlib.sha256(
-        json.dumps(head, sort_keys=True, default=lambda public: public.digest).encode()
-    )
-    for part in (batch.fc, batch.y):
-        digest.update(part.detach().cpu().contiguous().numpy().tobytes())
-
-    return digest.hexdigest()
+    text = json.dumps(head, sort_keys=True, default=lambda public: public.digest)
+    return hashlib.sha256(text.encode())
 
 
 def fit_cached(
