@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from torch import nn
 
 import fcforge
 from fcforge.core.errors import ConfigError
@@ -96,6 +97,41 @@ def test_arrays_that_do_not_fit_are_refused(people):
         fcforge.run(people.fc, people.y, people.site[:-1], learners=["analytic/linear"])
     with pytest.raises(ConfigError, match="learners by keyword"):
         fcforge.run(SPEC, [ROW])
+
+
+def test_forge_given_as_text_replays_fcm_vae(people):
+    results = fcforge.run(
+        people.fc,
+        people.y,
+        people.site,
+        learners=["forge/linear", "forge/gcn/corr_gauss"],
+        settings={
+            "training": {"epochs": 1},
+            "generator": {"fcm_vae": {"epochs": 1}},
+            "experiment": {"orders": 1},
+        },
+    )
+    generators = {
+        run.spec.learner.title: run.spec.learner.generator.name
+        for run in results.runs
+        if run.spec.learner.generator
+    }
+    assert generators == {"forge/linear": "fcm_vae", "forge/gcn": "corr_gauss"}
+
+
+@pytest.mark.parametrize(
+    ("learners", "message"),
+    [
+        ("finetune/gcn", "is not a list"),
+        ([], "arrays need learners"),
+        (["finetune/gcn/corr_gauss/more"], "neither"),
+        ([LogisticRegression()], "For an estimator of scikit-learn"),
+        ([{"method": "finetune", "model": nn.Linear(2, 2)}], "model is an object"),
+    ],
+)
+def test_learners_that_cannot_be_read_are_refused(people, learners, message):
+    with pytest.raises(ConfigError, match=message):
+        fcforge.run(people.fc, people.y, people.site, learners=learners)
 
 
 def test_objects_do_not_reach_worker_processes():

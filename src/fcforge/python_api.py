@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Learner = str | Mapping[str, Any]
+PARTS = ("method", "model", "generator")
+GENERATOR = "fcm_vae"  # of learners given as text that name none
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,8 +115,9 @@ def run(
     site : array of shape (n,), optional
         Site of every subject, for arrays.
     learners : sequence of str or mapping
-        Learners beside those of the config: ``"method/model"``, or a mapping as in
-        ``[[learner]]``, whose ``estimator`` may be an unfitted scikit-learn estimator.
+        Learners beside those of the config: ``"method/model"`` or ``"method/model/generator"``,
+        where methods that replay synthetic subjects take FCM-VAE if no generator is named; or a
+        mapping as in ``[[learner]]``, whose ``estimator`` may be an unfitted scikit-learn estimator.
     subject_id : sequence, optional
         Id of every subject, for arrays.
     dataset : mapping, optional
@@ -144,6 +147,11 @@ def run(
     >>> run({"dataset": sites}, learners=[ridge]).table["learner"].tolist()
     ['majority class', 'majority class of each site', 'ridge']
     """
+    if isinstance(learners, str | Mapping):
+        raise ConfigError(
+            f"learners={learners!r} is not a list.",
+            do=f"Write learners=[{learners!r}].",
+        )
     with ExitStack() as stack:
 
         def temporary_folder() -> Path:
@@ -163,6 +171,11 @@ def run(
                 origin = Path(experiment)
         else:
             path = Path(f"{out}_data.npz") if out else temporary_folder() / "data.npz"
+            if not learners:
+                raise ConfigError(
+                    "arrays need learners.",
+                    do='For example learners=["finetune/gcn", "forge/gcn"].',
+                )
             _write_arrays(path, experiment, y, site, subject_id)
             table = {"name": "folder", "path": str(path.resolve()), **(dataset or {})}
             config = {**(settings or {}), "dataset": table}
@@ -209,8 +222,26 @@ def _write_arrays(path: Path, fc: Any, y: Any, site: Any, subject_id: Any) -> No
 
 
 def _learner_table(learner: Learner) -> Mapping[str, Any]:
-    """Return a learner, given as a mapping or as "method/model", as a table of a config."""
-    if not isinstance(learner, str):
+    """Return a learner, given as a mapping or as "method/model/generator", as a table of a config."""
+    from fcforge.methods import METHODS
+
+    if isinstance(learner, Mapping):
+        for part in PARTS:
+            if not isinstance(learner.get(part, ""), str | Mapping):
+                raise ConfigError(
+                    f"a learner's {part} is an object; a run stores names.",
+                    do='Write "module:Class", or train the object with ForgeClassifier.',
+                )
         return learner
-    method, _, model = learner.partition("/")
-    return {"method": method, "model": model} if model else {"method": method}
+    parts = learner.split("/") if isinstance(learner, str) else []
+    if not 1 <= len(parts) <= len(PARTS):
+        raise ConfigError(
+            f'the learner {learner!r} is neither "method/model" nor a mapping.',
+            do='For an estimator of scikit-learn write {"title": ..., "estimator": ..., '
+            '"keeps": ...}.',
+        )
+    names = dict(zip(PARTS, parts, strict=False))
+    method = METHODS.get(names["method"])
+    if method is not None and method.needs_generator:
+        names = {"generator": GENERATOR, **names}
+    return names

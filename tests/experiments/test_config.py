@@ -102,11 +102,10 @@ def test_everything_said_arrives():
 def test_the_template_can_be_read(tmp_path):
     fcforge("init", tmp_path / "e.toml")
     experiment = load_experiment(tmp_path / "e.toml")
-    assert [le.title for le in experiment.learners] == [
-        "finetune/gcn",
-        "cumulative/linear",
-        "analytic/linear",
-    ]
+    titles = [learner.title for learner in experiment.learners]
+    assert titles == ["FORGE", "fine-tuning", "ER", "cumulative"]
+    assert experiment.learners[0].method.name == "forge"
+    assert experiment.learners[0].generator == Component("fcm_vae")
 
 
 # -- protocol "paper" --------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from fcforge.experiments.config import load_experiment
 from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.experiments.run_keys import learner_identity
 from fcforge.methods import METHODS
+from fcforge.models import MODELS
 
 CONFIG = """\
 [experiment]
@@ -141,3 +142,60 @@ def test_a_broken_plug_in_is_reported_and_the_other_commands_work(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "simulated" in done.stdout
     assert "entry point 'bad' of group fcforge.commands" in done.stderr
+
+
+NETWORK = """\
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv, self.out = nn.Linear(8, width), nn.Linear(width, 2)
+
+    def forward(self, x, adjacency):
+        return self.out(self.conv(adjacency @ x).relu().mean(1))
+"""
+
+
+@pytest.fixture
+def network(tmp_path, monkeypatch):
+    """A config with a network that fits 8 ROIs alone, takes two inputs and needs an argument."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_own_network.py").write_text(NETWORK)
+    path = tmp_path / "a.toml"
+    path.write_text(
+        CONFIG.replace('"my_own_method:{name}"', '"finetune"').replace(
+            'model = "linear"',
+            'model = { name = "my_own_network:Net", inputs = "dense", settings = { width = 3 } }',
+        )
+    )
+    yield path
+    MODELS.pop("my_own_network:Net", None)
+    sys.modules.pop("my_own_network", None)
+
+
+def test_a_network_is_tried_with_its_own_settings_on_the_size_of_the_data(network):
+    prepared = prepare(load_experiment(network))
+    (learner,) = prepared.experiment.learners
+    assert learner.model.params["inputs"] == "dense"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ('inputs = "raw"', "inputs = 'raw' is unknown"),
+        ("width = 3", "unknown setting 'width'"),
+    ],
+)
+def test_wrong_settings_of_a_network_are_refused_before_data_are_read(
+    given, says, network
+):
+    network.write_text(network.read_text().replace('inputs = "dense"', given))
+    with pytest.raises(ConfigError, match=says):
+        load_experiment(network)
+
+
+def test_a_network_for_other_data_is_refused_before_training(network):
+    network.write_text(network.read_text().replace("n_rois = 8", "n_rois = 9"))
+    with pytest.raises(ConfigError, match=r"model 'Net'.*FC of 9 ROIs"):
+        prepare(load_experiment(network))

@@ -51,6 +51,7 @@ def test_every_method_predicts_from_its_file_what_the_run_stored(method, tmp_pat
     _, store, key = trained(tmp_path, method)
     network = check_scores(store, key)
     assert network.order
+    assert " > ".join(network.order) in repr(network)
     assert network.n_rois == cohort().n_rois
 
 

@@ -150,9 +150,43 @@ class AcrossSubjects(Net):
         return super().forward(fc - fc.mean(0))
 
 
+class Twice(Net):
+    """Returns the hidden layer beside the logits."""
+
+    def forward(self, fc):
+        return super().forward(fc), self.hidden(fc.flatten(1))
+
+
+class TwiceInTraining(Twice):
+    def forward(self, fc):
+        both = super().forward(fc)
+        return both if self.training else both[0]
+
+
+class Infinite(Net):
+    def forward(self, fc):
+        return super().forward(fc) / 0.0
+
+
+class Detached(Net):
+    def forward(self, fc):
+        return super().forward(fc).detach()
+
+
+class ChangesInput(Net):
+    def forward(self, fc):
+        return super().forward(fc.mul_(2.0))
+
+
 @pytest.mark.parametrize(
     ("module", "settings", "words"),
     [
+        (Twice(), {}, "forward returns tuple for 3 subjects"),
+        (TwiceInTraining(), {}, "forward returns tuple for 3 subjects"),
+        (Infinite(), {}, "logits that are not finite"),
+        (Detached(), {}, "its output depends on no parameter"),
+        (ChangesInput(), {}, "changes its input in place"),
+        (nn.Sequential(nn.Flatten(), nn.LazyLinear(2)), {}, "lazy layers"),
         (
             InForward(),
             {},

@@ -309,11 +309,14 @@ def _check(
 ) -> None:
     """Refuse a name that is in no table, and settings that cannot be used.
 
-    `known` maps names to what is called with the settings: a dataclass or a function.
+    `known` maps names to what is called with the settings: a dataclass or a function. An instance is
+    made of a dataclass, so that settings are checked together, unless it needs the data's number of
+    ROIs.
     """
     target = look_up(kind, component.name, known, where=where)
     place = f"{where}: {kind} '{component.name}'"
-    read = make if isinstance(target, type) else checked
+    makes = isinstance(target, type) and not getattr(target, "needs_rois", False)
+    read = make if makes else checked
     read(target, component.params, place)
 
 

@@ -39,7 +39,7 @@ TOLERANCE = 1e-3  # of a correlation above 1 and of an asymmetry
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainedNetwork:
     """A network of a finished run.
 
@@ -66,6 +66,13 @@ class TrainedNetwork:
     order: tuple[str, ...]
     seed: int
     roi_names: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        sites = " > ".join(self.order)
+        parts = f"{self.learner.method.name}/{self.learner.model.name}"
+        return (
+            f"<TrainedNetwork {parts} of {sites}, {self.n_rois} ROIs, seed {self.seed}>"
+        )
 
     def scores(self, fc: np.ndarray) -> np.ndarray:
         """Return what a run stores of a subject: P(patient) (n,), P of each class, or a number.

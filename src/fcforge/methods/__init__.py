@@ -101,7 +101,7 @@ def _require_parts(
         raise ConfigError(
             f"method '{method.name}' replays synthetic subjects and needs a generator.",
             where=where,
-            do="Add generator = 'corr_gauss' (or see `fcforge list generators`).",
+            do="Add generator = 'fcm_vae', the paper's, or 'corr_gauss', which fits in a second.",
         )
     needs_public = method.needs_public or generator_needs_public
     if needs_public and not (has_base_model and spec.base_model):

@@ -57,6 +57,9 @@ class Model(Checked, ABC):
     lifts : bool
         Whether `apply` works under ``torch.func.vmap`` and in CUDA graphs; if not, the engine trains
         one lane at a time.
+    needs_rois : bool
+        Whether an instance can be made only once the number of ROIs is known. The settings of a
+        config are then checked one by one before data are read.
     belongs_to : str
         Name of the only method that can use the model; empty if any can.
     learns : tuple of str
@@ -69,6 +72,7 @@ class Model(Checked, ABC):
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
     lifts: ClassVar[bool] = True
+    needs_rois: ClassVar[bool] = False
     belongs_to: ClassVar[str] = ""
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
 

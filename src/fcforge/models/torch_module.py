@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fcforge import graphs
 from fcforge.core.constants import LOG_SCALE, TAU
@@ -29,6 +30,7 @@ class OneLaneModel(Model):
 
     name = "torch_module"
     lifts = False
+    needs_rois = True  # a module is tried on FC of its size when it is wrapped
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -206,28 +208,26 @@ class TorchModule(OneLaneModel):
             raise unknown_name(
                 "readout layer", self.readout, known, where=self._where()
             )
+        if any(map(is_lazy, [*self.module.parameters(), *self.module.buffers()])):
+            raise self._fault(
+                "it has lazy layers whose sizes are not known yet.",
+                "Give every layer its size, or call the module on one FC matrix first.",
+            )
         inputs = self.prepare(_random_fc(self.n_rois))
         params = self.init(torch.Generator().manual_seed(0))
         if not params:
             raise self._fault(
                 "it has no trainable parameters.", "Register layers in __init__."
             )
-        stats = self.init_stats()
         leaves = {k: v.requires_grad_() for k, v in params.items()}
-        try:
-            out, again = (self.apply(leaves, stats, inputs) for _ in range(2))
-            alone = self.apply(leaves, stats, {k: v[:1] for k, v in inputs.items()})
-        except Exception as error:
-            problem = f"forward fails on FC of {self.n_rois} ROIs ({type(error).__name__}: {error})."
+        seed = torch.tensor(0, dtype=torch.int32)
+        self._call(leaves, inputs, train=True, key=seed)
+        out, again = (self._call(leaves, inputs) for _ in range(2))
+        alone = self._call(leaves, {k: v[:1] for k, v in inputs.items()})
+        if not bool(out.logits.isfinite().all()):
             raise self._fault(
-                problem, f"It is called with inputs = '{self.inputs}'."
-            ) from error
-        if tuple(out.logits.shape) != (SUBJECTS, self.n_outputs):
-            shape = tuple(out.logits.shape)
-            right = (SUBJECTS, self.n_outputs)
-            raise self._fault(
-                f"forward returns shape {shape} for {SUBJECTS} subjects, not {right}.",
-                "Return one row of logits per subject.",
+                "forward returns logits that are not finite.",
+                "Check divisions, logarithms and the scale of the initial parameters.",
             )
         if out.embedding.shape[0] != SUBJECTS:
             raise self._fault(
@@ -246,14 +246,53 @@ class TorchModule(OneLaneModel):
                 "the scores of a subject depend on the other subjects of the batch.",
                 "Do not normalise over the batch in evaluation mode.",
             )
-        gradients = torch.autograd.grad(
-            out.logits.square().sum(), list(leaves.values()), allow_unused=True
+        loss = out.logits.square().sum()
+        used = loss.requires_grad and any(
+            gradient is not None
+            for gradient in torch.autograd.grad(
+                loss, list(leaves.values()), allow_unused=True
+            )
         )
-        if all(g is None for g in gradients):
+        if not used:
             raise self._fault(
                 "its output depends on no parameter.", "Do not detach activations."
             )
         return out.embedding.shape[1]
+
+    def _call(self, params: Params, inputs: Inputs, **mode: Any) -> Output:
+        """Apply the module to the trial's subjects; raise `ConfigError` if it fails or returns no logits.
+
+        Parameters
+        ----------
+        params : dict of Tensor
+        inputs : dict of Tensor
+        **mode
+            `train` and `key` as in `apply`.
+        """
+        given = {k: v.clone() for k, v in inputs.items()}
+        do = f"It is called with inputs = '{self.inputs}'."
+        try:
+            logits, embedding, stats = self.apply(
+                params, self.init_stats(), given, **mode
+            )
+        except Exception as error:
+            problem = f"forward fails on FC of {self.n_rois} ROIs ({type(error).__name__}: {error})."
+            raise self._fault(problem, do) from error
+        subjects = len(next(iter(inputs.values())))
+        right = (subjects, self.n_outputs)
+        shape = tuple(logits.shape) if isinstance(logits, Tensor) else None
+        if shape != right:
+            returned = f"shape {shape}" if shape is not None else type(logits).__name__
+            raise self._fault(
+                f"forward returns {returned} for {subjects} subjects, not {right}.",
+                "Return one row of logits per subject, and nothing else.",
+            )
+        if not all(torch.equal(given[k], v) for k, v in inputs.items()):
+            raise self._fault(
+                "forward changes its input in place.",
+                "Write x = x * 2 instead of x *= 2 or x.mul_(2).",
+            )
+        return Output(logits, embedding, stats)
 
     def _where(self) -> str:
         """Return the module's name for error messages."""
@@ -332,7 +371,7 @@ def module_class(candidate: Any, name: str) -> Any:
             """Return a new module: its constructor draws all parameters."""
             return _built(candidate, self.settings, self.n_rois, self.n_outputs)
 
-    Imported.__name__ = candidate.__name__
+    Imported.__name__ = Imported.__qualname__ = candidate.__name__
     Imported.__doc__ = inspect.getdoc(candidate) or f"Module {name} of a config."
     return Imported
 
