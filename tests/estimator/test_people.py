@@ -1,5 +1,7 @@
 """Sites and covariates of the rows of X."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -109,6 +111,36 @@ def test_words_for_missing_are_no_class(value) -> None:
 def test_one_site_in_two_spellings_is_refused() -> None:
     with pytest.raises(InputError, match="'NYU' and 'nyu'"):
         site_names(["NYU", "UM", "nyu"], 3, "")
+
+
+def test_site_names_of_later_calls_are_compared(subjects) -> None:
+    fc, y, _ = subjects
+    model = ForgeClassifier("ridge").partial_fit(fc[:30], y[:30], site="UM1")
+    with pytest.raises(InputError, match="'UM1' and 'um1'"):
+        model.partial_fit(fc[30:], y[30:], site="um1")
+    assert model.sites_ == ("UM1",)
+    with pytest.warns(UserWarning, match="'UM1' and 'UM_1' look alike"):
+        model.partial_fit(fc[30:60], y[30:60], site="UM_1")
+    with warnings.catch_warnings():  # both are known by now
+        warnings.simplefilter("error")
+        model.partial_fit(fc[60:], y[60:], site="UM_1")
+
+
+def test_sites_that_look_alike_in_one_call_are_a_warning(subjects) -> None:
+    fc, y, _ = subjects
+    site = np.where(np.arange(len(y)) < len(y) // 2, "NYU", "\u039dYU")  # Greek Nu
+    with pytest.warns(UserWarning, match="look alike, and are learned as two sites"):
+        ForgeClassifier("ridge").fit(fc, y, site=site)
+
+
+def test_a_first_site_with_a_single_class_is_a_warning(subjects) -> None:
+    fc, y, _ = subjects
+    model = ForgeClassifier("ridge")
+    with pytest.warns(UserWarning, match="all 30 people learned so far are of class 1"):
+        model.partial_fit(fc[:30], np.ones(30, int), classes=[0, 1], site="A")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(fc[30:], y[30:], site="B")
 
 
 def test_one_class_in_two_spellings_is_refused(subjects) -> None:

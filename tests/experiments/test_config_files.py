@@ -94,7 +94,7 @@ TOO_MUCH = {
     "tables": ("x = " + "{a=" * 5000 + "1" + "}" * 5000, "nested too deeply"),
     "dotted": (".".join("a" * 200) + " = 1", "more than 32 levels"),
     "lists": ("x = " + "[" * 40 + "]" * 40, "more than 32 levels"),
-    "digits": ("x = " + "9" * 100_000, "limit"),
+    "digits": ("x = " + "9" * 100_000, "more than 4300 digits"),
 }
 
 

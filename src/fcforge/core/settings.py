@@ -7,6 +7,7 @@ comes from: a config (`checked`, used by `build`), the command line (`fcforge.co
 """
 
 import inspect
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -504,6 +505,11 @@ def parse_toml(text: str) -> dict[str, Any]:
         data = tomllib.loads(text)
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # the limit of Python, whose message speaks of Python's settings
+        most = sys.get_int_max_str_digits()
+        raise ValueError(f"a number has more than {most} digits") from None
     values: list[Any] = [data]  # all values at one depth
     for _ in range(MOST_LEVELS):
         deeper: list[Any] = []

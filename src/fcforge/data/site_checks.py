@@ -42,7 +42,7 @@ CONSISTENT = 0.3  # median correlation of a scan with the mean of its site's oth
 SWAPPED = 0.01  # p below which diagnoses look swapped
 MIN_OTHERS = 20  # fewest people of other sites that a classifier is trained on
 MOST = 5_000  # people of a cohort beyond which diagnoses are not compared, to save time
-PENALTY = 10.0  # ridge penalty in units of the mean diagonal of the kernel
+PENALTY = 3.0  # ridge penalty in units of the mean diagonal of the kernel
 CHECK_ROIS = (
     "Check the atlas and the order of the ROIs. If they are right: allow_unlike_sites = true in "
     "[dataset]."

@@ -189,9 +189,17 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         return Target(classes=tuple(map(str, classes)))
 
     def _warn_if_constant(self, X: Any, labels: np.ndarray, covariates: Any) -> None:
-        """Warn if all people of a call with several classes are predicted to be of one class."""
+        """Warn if all people of the first call, or of one with several classes, get one class."""
         predicted = np.unique(self.predict(X, covariates)).tolist()
-        if len(predicted) > 1 or len(np.unique(labels)) < 2:
+        learned = np.unique(labels).tolist()
+        if len(predicted) > 1 or (len(learned) < 2 and self._n_seen > len(labels)):
+            return
+        if len(learned) < 2:
+            what = (
+                f"all {len(labels)} people learned so far are of class {learned[0]!r}."
+            )
+            do = "Check y, or learn a site with other classes before you predict."
+            warnings.warn(f"{what} {do}", stacklevel=4)
             return
         name = f"{type(self).__name__}({self._method_name()!r})"
         what = f"{name} predicts a single class, {predicted[0]!r}, for all {len(labels)} people"

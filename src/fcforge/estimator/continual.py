@@ -348,6 +348,7 @@ class ContinualEstimator(Fitted, ABC):
         """
         visits_before = 0 if first else len(self._visits)
         names = people_module.site_names(site, len(X), f"site-{visits_before + 1}")
+        people_module.compare_site_names(names, () if first else self.sites_)
         fc, layout = self._as_fc(X, None if first else self._layout)
         columns = people_module.columns_of(covariates, len(X))
         weight = people_module.training_weights(

@@ -9,7 +9,12 @@ import numpy as np
 
 from fcforge.core.errors import FCForgeError
 from fcforge.core.formatting import whole
-from fcforge.core.names import canonical_name, name_fault, two_spellings
+from fcforge.core.names import (
+    canonical_name,
+    first_look_alikes,
+    name_fault,
+    two_spellings,
+)
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
 from fcforge.data.duplicates import find_duplicates
 from fcforge.data.participants import is_missing, label_of
@@ -53,6 +58,29 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     canonical = {name: _canonical(name) for name in dict.fromkeys(names)}
     _refuse_spellings("site", canonical.values())
     return np.array([canonical[name] for name in names], dtype=object)
+
+
+def compare_site_names(names: Iterable[str], before: Iterable[str]) -> None:
+    """Compare the site names of a call with each other and with those of earlier calls.
+
+    Names that differ in case alone raise `InputError`; other names that look alike, such as UM_1
+    and UM1, are a warning.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Canonical names of the call.
+    before : iterable of str
+        Names of the sites that were learned before.
+    """
+    known = dict.fromkeys(before)
+    every = list({**known, **dict.fromkeys(names)})
+    _refuse_spellings("site", every)
+    pair = first_look_alikes(every)
+    if pair and not known.keys() >= set(pair):
+        what = f"The sites {pair[0]!r} and {pair[1]!r} look alike, and are learned as two sites."
+        do = "If they are one, give both the same name."
+        warnings.warn(f"{what} {do}", stacklevel=5)
 
 
 def _canonical(name: str) -> str:
