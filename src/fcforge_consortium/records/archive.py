@@ -32,7 +32,15 @@ from fcforge_consortium.records.kinds import Record, read_record
 
 FORMAT = "fcforge-exchange"
 VERSION = 5
-READ_BY = {4: "0.2"}  # older version of the format: version of fcforge that reads it
+CHECKOUT = "0.2 before 16 November 2026"  # never released
+READ_BY = {  # version of fcforge by older format and version
+    ("fcforge-capsule", 1): "0.1",
+    ("fcforge-capsule", 2): "0.1",
+    ("fcforge-capsule", 3): CHECKOUT,
+    ("fcforge-consortium", 2): "0.1",
+    ("fcforge-consortium", 3): CHECKOUT,
+    (FORMAT, 4): "0.2",
+}
 MANIFEST = "manifest.json"
 RECORDS = "records.jsonl"
 FOLDER = "payloads/"
@@ -182,17 +190,19 @@ def _check_version(manifest: bytes) -> None:
     """
     try:
         fields = json.loads(manifest)
-        name = fields["format"]
+        name = str(fields["format"])
         version = fields["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ExchangeError(
             "does not have the manifest of an exchange file."
         ) from error
-    if name == FORMAT and version in READ_BY:
+    reader = READ_BY.get((name, version)) if isinstance(version, int) else None
+    if reader:
+        without = "" if name == FORMAT else " Its contributions count as without noise."
         raise ExchangeError(
-            f"has {FORMAT} version {version}, which fcforge {READ_BY[version]} reads; "
-            f"this fcforge reads version {VERSION}.",
-            do=f"Read it with fcforge {READ_BY[version]}, or make the file again with this fcforge.",
+            f"has the format {name} version {version}, which fcforge {reader} reads; this fcforge "
+            f"reads {FORMAT} version {VERSION}.",
+            do=f"Read it with fcforge {reader}, or make the file again with this fcforge.{without}",
         )
     if name != FORMAT or version != VERSION:
         raise ExchangeError(

@@ -11,6 +11,7 @@ from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.kinds import (
     Charged,
     ExpectedQuality,
+    Notice,
     Record,
     Withdrawal,
 )
@@ -107,6 +108,11 @@ def _travels(model: ContributionModel, exact: list[str]) -> Answer:
         "The consortium's model is not in the file: it is computed from the contributions "
         "whenever the file is opened.",
     )
+    if model.exchange.of(Notice):
+        more += (
+            "What each hospital gave to a round left it in two encrypted shares, which are not in "
+            "this file. No aggregator can read a share alone; both aggregators together could.",
+        )
     if gone := sorted({w.site for w in model.exchange.of(Withdrawal)}):
         more += (f"Withdrawn, and no longer in the model: {', '.join(gone)}.",)
     for each in model.rounds:

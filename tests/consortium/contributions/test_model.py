@@ -382,7 +382,10 @@ def test_a_poison_inside_a_round_is_shown_for_the_round_as_a_whole():
     assert list(found.model.agreement_without) == ["round spring"]
     assert found.model.agreement < 0
     assert found.model.turning() == ["round spring"]
-    table = describe(found).tables[0]
+    shown = describe(found)
+    (travels,) = [a for a in shown.answers if a.question == "What travels?"]
+    assert any("No aggregator can read a share alone" in said for said in travels.more)
+    table = shown.tables[0]
     assert [row[0] for row in table.rows if row[-1]] == ["round spring"]
     assert "Nobody can look inside a round" in table.note
 
