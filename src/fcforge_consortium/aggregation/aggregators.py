@@ -1,14 +1,20 @@
 """Aggregators: two institutions that add the shares of a round, which neither can read alone.
 
-Each hospital gives a share to either aggregator (`rounds`). Both aggregators first sign the set of
-hospitals of the round: the aggregator whose name comes first closes it, the other confirms the same set.
-Then each adds the shares of that set and its own noise, signs the result and publishes it as its
-aggregate share. The two aggregate shares add up to the noisy sum. If one aggregator is honest, nobody
-learns more than that sum with the noise of one aggregator.
+A *round* is a set of hospitals. Each of them splits its contribution into two *shares* that look random
+by themselves, encrypts one to each aggregator, and signs a *notice* of both (`rounds`). An aggregator
+then does two things:
 
-An aggregator closes and publishes a round once: two sums over different hospitals would give the
-difference away. Its list of rounds is begun with its key and locked while in use. Every line of it is
-sealed, and it knows what was closed and published even if the process dies.
+- *close*: it signs a closing record, which fixes the set of hospitals. The aggregator whose name comes
+  first in the alphabet closes first; the other confirms the same set.
+- *aggregate*: once both have closed, it adds the shares of that set and its own noise, and publishes
+  the signed result as its *aggregate share*.
+
+The two aggregate shares add up to the noisy sum of the contributions. If one aggregator is honest,
+nobody learns more than that sum with the noise of one aggregator.
+
+An aggregator closes and publishes a round once: from two sums over different hospitals their
+difference would follow. Its *list of rounds* is a journal (`ledger.journal`) that is begun with its key.
+It records what was closed and published even if the process is killed.
 """
 
 from collections import Counter
@@ -45,22 +51,23 @@ from fcforge_consortium.records.policy import Aggregator, card_statement
 if TYPE_CHECKING:
     from fcforge_consortium.records.exchange import Exchange
 
-CARD = ".card"
-ROUNDS = ".rounds"
+CARD = ".card"  # KEY.card has the public keys of the aggregator with the key KEY
+ROUNDS = ".rounds"  # KEY.rounds is its list of rounds
 NEXT_ROUND = (
     "Hospitals contribute to a new round (`fcforge consortium contribute --round NEXT`), which is "
     "charged like any other."
 )
-DERIVED = b"fcforge aggregator encryption 1"  # a key for nothing else
+DERIVED = b"fcforge aggregator encryption 1"  # binds the derived key to this one use
 
 
 # -- keys and cards of aggregators -----------------------------------------------------------------
 def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
-    """Derive the key that decrypts shares from the key that signs aggregate shares.
+    """Derive the key that decrypts shares from the key that signs, so that one key file is enough.
 
     Parameters
     ----------
     key : Ed25519PrivateKey
+        The aggregator's key, which signs its closing records and aggregate shares.
 
     Returns
     -------
@@ -71,12 +78,13 @@ def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
 
 
 def card_of(name: str, key: Ed25519PrivateKey) -> Aggregator:
-    """Return the card of an aggregator: its public keys, for the policy of a base model.
+    """Return the card of an aggregator: its name and public keys, for the policy of a base model.
 
     Parameters
     ----------
     name : str
     key : Ed25519PrivateKey
+        The aggregator's key.
 
     Returns
     -------
@@ -97,11 +105,14 @@ def write_aggregator(path: str | Path, name: str, passphrase: str = "") -> Aggre
         File of the private key; ``path.pub`` gets the public key, ``path.card`` the card and
         ``path.rounds`` the list of rounds.
     name : str
+        Name of the aggregator.
     passphrase : str, optional
+        Encrypts the private key.
 
     Returns
     -------
     Aggregator
+        The card.
     """
     title = site_name(name)
     keys.write_keys(path, passphrase)
@@ -131,7 +142,17 @@ def read_card(path: str | Path) -> Aggregator:
 
 # -- the aggregator's part of a round --------------------------------------------------------------
 class ClosedRound(Closed):
-    """A round that the aggregator has closed, with the notices of its hospitals."""
+    """Line of the list of rounds: a round that the aggregator has closed.
+
+    Attributes
+    ----------
+    base_model : str
+        Id of the base model.
+    round : str
+        Name of the round.
+    notices : tuple of str
+        Ids of the notices of its hospitals.
+    """
 
     kind: Literal["closed"] = "closed"
     base_model: Sha256
@@ -140,7 +161,13 @@ class ClosedRound(Closed):
 
 
 class Published(Closed):
-    """A round that the aggregator has published, with the notices of its hospitals."""
+    """Line of the list of rounds: a round whose aggregate share the aggregator has published.
+
+    Attributes
+    ----------
+    base_model, round, notices
+        As in `ClosedRound`.
+    """
 
     kind: Literal["published"] = "published"
     base_model: Sha256
@@ -149,7 +176,7 @@ class Published(Closed):
 
 
 class RoundList(Journal):
-    """The rounds that an aggregator has closed and published; beside its key."""
+    """List of the rounds that an aggregator has closed and published; a journal beside its key."""
 
     format = "fcforge-rounds"
     pays = (ClosedRound, Published)
@@ -176,7 +203,17 @@ class RoundList(Journal):
 
 
 class Noise(NamedTuple):
-    """Noise of an aggregator: its sigma in units of the grid, the grid, and the number of integers."""
+    """Noise that an aggregator adds to the sum of its shares.
+
+    Attributes
+    ----------
+    sigma : int
+        Standard deviation, in units of the grid; 0 without noise.
+    grid : float
+        Real value of one unit.
+    size : int
+        Number of integers of a share.
+    """
 
     sigma: int
     grid: float
@@ -184,7 +221,7 @@ class Noise(NamedTuple):
 
 
 class Aggregated(NamedTuple):
-    """The result of an aggregator in a round.
+    """The result of publishing a round: one aggregator's aggregate share.
 
     Attributes
     ----------
@@ -204,14 +241,14 @@ class Aggregated(NamedTuple):
         """Return the line for the aggregator's list of rounds."""
         aggregate_share = self.aggregate_share
         (base_model,) = aggregate_share.parents
-        notices = tuple(one.notice for one in aggregate_share.hospitals)
+        notices = tuple(member.notice for member in aggregate_share.hospitals)
         return Published(
             base_model=base_model, round=aggregate_share.round, notices=notices
         )
 
 
 class ClosedResult(NamedTuple):
-    """The result of closing a round.
+    """The result of closing a round: one aggregator's closing record.
 
     Attributes
     ----------
@@ -230,7 +267,7 @@ class ClosedResult(NamedTuple):
     def line(self) -> ClosedRound:
         """Return the line for the aggregator's list of rounds."""
         closing = self.closing
-        notices = tuple(one.notice for one in closing.hospitals)
+        notices = tuple(member.notice for member in closing.hospitals)
         return ClosedRound(
             base_model=closing.parents[0], round=closing.round, notices=notices
         )
@@ -254,9 +291,9 @@ def close(
         The base model and all records so far; for the second aggregator with the closing record
         of the first.
     shares : sequence of Share
-        All of one round and for this aggregator.
+        Shares of one round for this aggregator.
     key : private key
-        The aggregator's.
+        Key of the aggregator.
     size : int
         Number of integers of a share.
     listed : RoundList
@@ -265,13 +302,19 @@ def close(
     Returns
     -------
     ClosedResult
+
+    Raises
+    ------
+    ExchangeError
+        If the round was closed before, a share cannot be opened, there are too few hospitals, or the
+        set differs from that of the first aggregator.
     """
     aggregator = own_card(exchange, key)
     joined, staying = _joined_shares(exchange, shares, aggregator.name)
     name = shares[0].notice.round
     with at(f"round '{name}'"):
-        place = (exchange.root.id, name)
-        if place in {(one.base_model, one.round) for one in listed.closed}:
+        this_round = (exchange.root.id, name)
+        if this_round in {(line.base_model, line.round) for line in listed.closed}:
             raise ExchangeError(
                 "was closed before: its set of hospitals is fixed.", do=NEXT_ROUND
             )
@@ -299,62 +342,74 @@ def close(
         hospitals=members,
     )
     whole = joined.joined([closing])
-    rounds.rounds_of(whole)  # one that contradicts the other aggregator's is not signed
-    before = [one for one in whole.of(Closing) if one.round == name]
-    contents = Contents((*(share.notice for share in staying), *before), {})
+    # raises for a closing record that contradicts the other aggregator's: it is never written
+    rounds.rounds_of(whole)
+    closings = [record for record in whole.of(Closing) if record.round == name]
+    contents = Contents((*(share.notice for share in staying), *closings), {})
     return ClosedResult(closing, contents, whole)
 
 
 def _require_confirmed(
     exchange: "Exchange", name: str, aggregator: str, staying: Sequence[Share]
 ) -> None:
-    """Raise `ExchangeError` unless an aggregator is the first, or has exactly the first one's set.
+    """Raise `ExchangeError` unless an aggregator may close a round over these shares.
+
+    The aggregator whose name comes first may close it over any set; the second one only over the set
+    that the first has signed. Nobody may close a void round.
 
     Parameters
     ----------
     exchange : Exchange
         With the closing record of the first aggregator, if there is one.
     name : str
-        The round.
+        Name of the round.
     aggregator : str
-        Who is about to close it.
+        Name of the aggregator that is about to close it.
     staying : sequence of Share
+        Its shares, without those that were withdrawn.
     """
     first = min(card.name for card in exchange.root.policy.aggregators)
-    found = _round_of(exchange, name)
-    if found is not None and found.void:
-        raise ExchangeError(f"is {found.state}.", do=NEXT_ROUND)
+    closed = _round_of(exchange, name)
+    if closed is not None and closed.void:
+        raise ExchangeError(f"is {closed.state}.", do=NEXT_ROUND)
     if aggregator == first:
         return
-    if found is None:
+    if closed is None:
         raise ExchangeError(
             f"aggregator '{first}' closes it first; its closing record is not in the file.",
             do=f"Ask '{first}' for the file that it wrote, and name it with --state.",
         )
-    _require_same_hospitals(found, staying)
+    _require_same_hospitals(closed, staying)
 
 
 def _round_of(exchange: "Exchange", name: str) -> Round | None:
-    """Return a round by name if an aggregator has closed it."""
-    matching = (one for one in rounds.rounds_of(exchange) if one.name == name)
+    """Return a round by name if at least one aggregator has closed it, else None."""
+    matching = (each for each in rounds.rounds_of(exchange) if each.name == name)
     return next(matching, None)
 
 
 def _require_same_hospitals(closed: Round, staying: Sequence[Share]) -> None:
-    """Raise `ExchangeError` unless shares are exactly those of a round's closed set."""
-    mine = {share.notice.id: share.notice.site for share in staying}
-    theirs = {member.notice: member.site for member in closed.members}
-    who = f"'{closed.closings[0].site}' closed the round"
-    for id_, site in theirs.items():
-        if id_ not in mine:
+    """Raise `ExchangeError` unless shares are exactly those of a round's closed set.
+
+    Parameters
+    ----------
+    closed : Round
+    staying : sequence of Share
+        Shares of one aggregator, without those that were withdrawn.
+    """
+    own_sites = {share.notice.id: share.notice.site for share in staying}
+    closed_sites = {member.notice: member.site for member in closed.members}
+    first = f"'{closed.closings[0].site}' closed the round"
+    for notice_id, site in closed_sites.items():
+        if notice_id not in own_sites:
             raise ExchangeError(
-                f"{who} with '{site}', whose share is not among yours.",
+                f"{first} with '{site}', whose share is not among yours.",
                 do=f"Ask '{site}' for its share; without it the round cannot be published.",
             )
-    for id_, site in mine.items():
-        if id_ not in theirs:
+    for notice_id, site in own_sites.items():
+        if notice_id not in closed_sites:
             raise ExchangeError(
-                f"{who} without this share of '{site}', which came too late.",
+                f"{first} without this share of '{site}', which came too late.",
                 do=f"Leave the share of '{site}' out; it can join the next round.",
             )
 
@@ -362,16 +417,31 @@ def _require_same_hospitals(closed: Round, staying: Sequence[Share]) -> None:
 def _joined_shares(
     exchange: "Exchange", shares: Sequence[Share], aggregator: str
 ) -> tuple["Exchange", list[Share]]:
-    """Return the exchange with the notices of shares, and the shares that were not withdrawn."""
+    """Return the exchange with the notices of shares, and the shares that were not withdrawn.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    shares : sequence of Share
+        All shares that the aggregator was given for a round.
+    aggregator : str
+        Name of the aggregator.
+
+    Returns
+    -------
+    joined : Exchange
+    staying : list of Share
+        Sorted by hospital.
+    """
     _require_one_round(shares, exchange.root.id, aggregator)
     joined = exchange.joined([share.notice for share in shares])
-    here = {record.id for record in joined.records}
+    present = {record.id for record in joined.records}  # without withdrawn notices
     ordered = sorted(shares, key=lambda share: share.notice.site)
-    return joined, [share for share in ordered if share.notice.id in here]
+    return joined, [share for share in ordered if share.notice.id in present]
 
 
 def _require_enough(exchange: "Exchange", staying: Sequence[Share]) -> None:
-    """Raise `ExchangeError` if a round has too few hospitals."""
+    """Raise `ExchangeError` if a round has fewer hospitals than the policy asks for."""
     fewest = exchange.root.policy.fewest_hospitals
     if len(staying) < fewest:
         raise ExchangeError(
@@ -387,46 +457,71 @@ def aggregate(
     noise: Noise,
     listed: RoundList,
 ) -> Aggregated:
-    """Add the shares of a closed round and noise to an aggregate share.
+    """Make an aggregate share: the sum of the shares of a closed round, plus noise.
 
     Parameters
     ----------
     exchange : Exchange
         The base model and all records so far, with the closing records of both aggregators.
     shares : sequence of Share
-        All of one round and for this aggregator.
+        Shares of one round for this aggregator.
     key : private key
-        The aggregator's.
+        Key of the aggregator.
     noise : Noise
-        For the budget that the notices name; sigma 0 without noise.
+        Noise for the budget that the notices name.
     listed : RoundList
-        Rounds closed and published so far; the caller publishes the new one.
+        Rounds closed and published so far; the caller adds the new one.
 
     Returns
     -------
     Aggregated
+
+    Raises
+    ------
+    ExchangeError
+        If the round was published before, is void, or is not closed over exactly these shares.
     """
     aggregator = own_card(exchange, key)
     joined, staying = _joined_shares(exchange, shares, aggregator.name)
     closed = _require_publishable(joined, listed, shares, staying)
     data = _sum(staying, exchange.root.id, key, noise)
-    place = (aggregator.name, 1 + len(listed.published), [exchange.root.id], key)
+    number = 1 + len(listed.published)
     fields = _share_fields(staying, closed, noise)
-    aggregate_share = make(AggregateShare, *place, payload=sha256(data), **fields)
+    aggregate_share = make(
+        AggregateShare,
+        aggregator.name,
+        number,
+        [exchange.root.id],
+        key,
+        payload=sha256(data),
+        **fields,
+    )
     payloads = {aggregate_share.payload: data}
     whole = joined.joined([aggregate_share], payloads)
-    rounds.rounds_of(whole)  # one that does not fit the other aggregator's stays here
+    # raises for one that does not fit the other aggregator's: it is never written
+    rounds.rounds_of(whole)
     notices = (share.notice for share in staying)
     contents = Contents((*notices, *closed.closings, aggregate_share), payloads)
     return Aggregated(aggregate_share, contents, whole)
 
 
 def _sum(
-    staying: Sequence[Share], start: str, key: Ed25519PrivateKey, noise: Noise
+    staying: Sequence[Share], base_model: str, key: Ed25519PrivateKey, noise: Noise
 ) -> bytes:
-    """Return the array of an aggregate share: the shares and secret noise, modulo 2^64."""
+    """Return the payload of an aggregate share: the sum of shares and secret noise, modulo 2^64.
+
+    Parameters
+    ----------
+    staying : sequence of Share
+        The shares of the closed set of hospitals.
+    base_model : str
+        Id of the base model.
+    key : private key
+        Key of the aggregator.
+    noise : Noise
+    """
     private = encryption_key(key)
-    words = [opened(share, start, private, noise.size) for share in staying]
+    words = [opened(share, base_model, private, noise.size) for share in staying]
     if noise.sigma:
         drawn = discrete_gaussian(noise.sigma, noise.size)
         words.append(drawn.astype("<i8").view("<u8"))
@@ -436,7 +531,15 @@ def _sum(
 def _share_fields(
     staying: Sequence[Share], closed: Round, noise: Noise
 ) -> dict[str, Any]:
-    """Return the fields of an aggregate share: round, hospitals and noise."""
+    """Return the fields of an aggregate share: round, hospitals, budget and noise.
+
+    Parameters
+    ----------
+    staying : sequence of Share
+        The shares of the closed set of hospitals, all with the same budget.
+    closed : Round
+    noise : Noise
+    """
     first = staying[0].notice
     hospitals = [
         RoundMember(site=share.notice.site, notice=share.notice.id, share=share.sha256)
@@ -445,7 +548,7 @@ def _share_fields(
     return {
         "round": first.round,
         "hospitals": tuple(hospitals),
-        "closings": tuple(sorted(one.id for one in closed.closings)),
+        "closings": tuple(sorted(closing.id for closing in closed.closings)),
         "mechanism": first.mechanism,
         "epsilon": first.epsilon,
         "delta": first.delta,
@@ -455,7 +558,7 @@ def _share_fields(
 
 
 def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Aggregator:
-    """Return the aggregator of the policy that has this key.
+    """Return the card in the policy of the aggregator that has this key.
 
     Parameters
     ----------
@@ -474,30 +577,41 @@ def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Aggregator:
     for aggregator in exchange.root.policy.aggregators:
         if aggregator == card_of(aggregator.name, key):
             return aggregator
-    named = ", ".join(k.name for k in exchange.root.policy.aggregators) or "none"
+    names = ", ".join(card.name for card in exchange.root.policy.aggregators) or "none"
     raise ExchangeError(
-        f"the key {keys.public_hex(key)[:16]} is of no aggregator of this start.",
-        do=f"Its policy names {named}. Use the key that `fcforge consortium aggregators new` made for it.",
+        f"the key {keys.public_hex(key)[:16]} belongs to no aggregator of this base model.",
+        do=f"Its policy names {names}. Use the key that `fcforge consortium aggregators new` made for it.",
     )
 
 
-def _require_one_round(shares: Sequence[Share], start: str, aggregator: str) -> None:
-    """Raise `ExchangeError` unless all shares belong to one round of this aggregator."""
+def _require_one_round(
+    shares: Sequence[Share], base_model: str, aggregator: str
+) -> None:
+    """Raise `ExchangeError` unless all shares belong to one round and are for one aggregator.
+
+    Parameters
+    ----------
+    shares : sequence of Share
+    base_model : str
+        Id of the base model.
+    aggregator : str
+        Name of the aggregator.
+    """
     if not shares:
         raise ExchangeError("there is no share to add.", do="Name the share files.")
     first = shares[0].notice
-    sites = Counter(share.notice.site for share in shares)
+    shares_of_site = Counter(share.notice.site for share in shares)
     for share in shares:
         notice = share.notice
-        often = sites[notice.site]
+        times = shares_of_site[notice.site]
+        other_aggregator = share.aggregator != aggregator
         with at(f"share of '{notice.site}'", do="Leave it out, or ask the hospital."):
             refuse(
                 {
-                    "was made for another start": notice.parents != (start,),
-                    f"is for aggregator '{share.aggregator}'": share.aggregator
-                    != aggregator,
+                    "was made for another base model": notice.parents != (base_model,),
+                    f"is for aggregator '{share.aggregator}'": other_aggregator,
                     f"is of round '{notice.round}'": notice.round != first.round,
-                    f"is there {often} times": often > 1,
+                    f"is there {times} times": times > 1,
                     f"has the budget {notice.budget}": notice.budget != first.budget,
                 }
             )
@@ -511,22 +625,27 @@ def _require_publishable(
 ) -> Round:
     """Return the closed round of some shares; raise `ExchangeError` if it must not be published.
 
-    A round is published once, by the set that both aggregators have closed: two sums over different
-    hospitals would give the difference away.
+    A round is published once, over the set that both aggregators have closed: from two sums over
+    different hospitals their difference would follow.
 
     Parameters
     ----------
     exchange : Exchange
     listed : RoundList
+        Rounds that this aggregator has closed and published.
     shares : sequence of Share
-        All shares.
+        All shares that it was given.
     staying : sequence of Share
         Those that were not withdrawn.
+
+    Returns
+    -------
+    Round
     """
     name = shares[0].notice.round
-    place = (exchange.root.id, name)
+    this_round = (exchange.root.id, name)
     with at(f"round '{name}'"):
-        if place in {(one.base_model, one.round) for one in listed.published}:
+        if this_round in {(line.base_model, line.round) for line in listed.published}:
             raise ExchangeError(
                 "was published before. Twice would give the difference away.",
                 do=NEXT_ROUND,
@@ -541,8 +660,12 @@ def _require_publishable(
                 "closing records with --state.",
             )
         notices = tuple(member.notice for member in closed.members)
-        own = [o.notices for o in listed.closed if (o.base_model, o.round) == place]
-        if own != [notices]:
+        listed_notices = [
+            line.notices
+            for line in listed.closed
+            if (line.base_model, line.round) == this_round
+        ]
+        if listed_notices != [notices]:
             raise ExchangeError(
                 f"is not in the list {listed.path} as closed over these hospitals.",
                 do="The list is older than the closing record: bring back the newest copy of it.",

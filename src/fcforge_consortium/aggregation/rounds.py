@@ -1,17 +1,20 @@
 """Rounds: encrypted shares of hospitals, and aggregate shares that add up to a noisy sum.
 
-A vector of whole numbers becomes two vectors of words that add up to it modulo 2^64. One is drawn
-from the system's entropy, so that each by itself is uniform and says nothing, to anybody, for ever.
-Each is encrypted to one aggregator with HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound
-to base model, round, hospital and aggregator. HPKE does not authenticate
-the sender, so the hospital signs a notice that names both ciphertexts by their SHA-256.
+**Shares.** A hospital splits its contribution, a vector of whole numbers, into two vectors of *words*
+(integers of 64 bits) that add up to it modulo 2^64. One of them is drawn from the system's entropy, so
+that each by itself is uniformly random and reveals nothing. Each is encrypted to one aggregator with
+HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound to base model, round, hospital and
+aggregator. HPKE does not authenticate the sender, so the hospital signs a *notice* that names both
+ciphertexts by their SHA-256. A *share* is one file: a line with its format, the signed notice, and the
+ciphertext.
 
-A share is one file: a line with its format, the signed notice, and the ciphertext.
+**Aggregate shares.** Before anything is published, both aggregators sign the set of hospitals of a
+round, each in a *closing record*. Only a round that both have closed is published. Each aggregator
+publishes an *aggregate share*: the sum of its shares of exactly that set, plus noise. An aggregate share
+is uniformly random by itself; both together are the noisy sum over the set.
 
-Before anything is published, both aggregators sign the set of hospitals of a round (`Closing`). Only a
-closed round is published, and each of the two aggregate shares adds exactly the shares of that set. An
-aggregate share is uniform by itself; both together are the noisy sum over the set. Once a round is closed,
-a withdrawal of one of its hospitals makes it void: it is not in the model, now or later.
+**Void rounds.** If a hospital of a closed round withdraws, the round is *void*: it is not in the model,
+now or later.
 """
 
 import os
@@ -51,47 +54,72 @@ if TYPE_CHECKING:
     from fcforge_consortium.records.exchange import Exchange
 
 NUMBERS = "numbers"  # name of the array of an aggregate share
-LOST = "Nothing was changed. Ask both aggregators which shares they have, and give a new round."
+LOST = (
+    "Nothing was changed. Ask both aggregators which shares they have, and contribute to a new "
+    "round."
+)
 FIRST_LINE = b"fcforge-share 1\n"
-MAX_BYTES = 320 << 20  # of 20 classes and 2,000 ROIs
+MAX_BYTES = 320 << 20  # a share for 20 classes and 2,000 ROIs, the largest possible
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
-WORD = np.dtype("<u8")
+WORD = np.dtype("<u8")  # little-endian, unsigned, 64 bits
 
 
 def split(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split integers (d,) into two vectors of words that add up to them modulo 2^64.
+    """Split integers into two vectors of words that add up to them modulo 2^64.
 
-    The first is the system's entropy, the second what is missing: each by itself is uniform.
+    The first is the system's entropy, the second the difference: each by itself is uniformly random.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (m,), int64
+
+    Returns
+    -------
+    first, second : ndarray of shape (m,), uint64
     """
-    whole = np.ascontiguousarray(numbers, dtype="<i8").view(WORD)
-    first = np.frombuffer(os.urandom(whole.nbytes), dtype=WORD)
-    return first, whole - first
+    words = np.ascontiguousarray(numbers, dtype="<i8").view(WORD)
+    first = np.frombuffer(os.urandom(words.nbytes), dtype=WORD)
+    return first, words - first
 
 
 def added(words: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sum (d,) of vectors of words modulo 2^64."""
+    """Return the sum (m,) of vectors of m words, modulo 2^64."""
     return np.stack(words).sum(0, dtype=WORD)
 
 
 def signed_numbers(words: np.ndarray) -> np.ndarray:
-    """Return words (d,) as integers from -2^63 to 2^63 - 1."""
+    """Return words (m,) as integers (m,) from -2^63 to 2^63 - 1; the inverse of `split` after `added`."""
     return words.view("<i8").astype(np.int64)
 
 
 class Share(NamedTuple):
-    """A share as it travels: the hospital's signed notice, and what is encrypted to an aggregator."""
+    """A share as it travels to an aggregator.
+
+    Attributes
+    ----------
+    notice : Notice
+        The hospital's signed record of both its shares.
+    sealed : bytes
+        Ciphertext of this share: the words, encrypted to the aggregator.
+    """
 
     notice: Notice
     sealed: bytes
 
     @property
     def sha256(self) -> str:
-        """Return the SHA-256 of the encrypted content."""
+        """Return the SHA-256 of the ciphertext, by which the notice names it."""
         return sha256(self.sealed)
 
     @property
     def aggregator(self) -> str:
-        """Name of the aggregator who can open it; `ExchangeError` where its notice names none."""
+        """Return the name of the aggregator that can decrypt it.
+
+        Raises
+        ------
+        ExchangeError
+            If the notice does not name this ciphertext.
+        """
         for given in self.notice.shares:
             if given.sha256 == self.sha256:
                 return given.aggregator
@@ -102,57 +130,66 @@ class Share(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """The file."""
+        """Return the bytes of the share's file."""
         return FIRST_LINE + self.notice.line + b"\n" + self.sealed
 
 
 def seal(
     numbers: np.ndarray,
     aggregators: Sequence[Aggregator],
-    start: str,
+    base_model: str,
     place: tuple[str, str],
 ) -> dict[str, bytes]:
-    """Encrypt the two shares of a hospital; return ciphertexts by aggregator.
+    """Split a hospital's numbers into two shares and encrypt each to its aggregator.
 
     Parameters
     ----------
-    numbers : ndarray of shape (d,)
-        Whole numbers.
+    numbers : ndarray of shape (m,), int64
+        The contribution, without noise.
     aggregators : sequence of two Aggregator
-    start : str
-        Id of the start.
+    base_model : str
+        Id of the base model.
     place : (round, hospital)
+        Names that the ciphertexts are bound to.
+
+    Returns
+    -------
+    dict of str to bytes
+        Ciphertext by the name of the aggregator.
     """
     sealed = {}
     for aggregator, words in zip(aggregators, split(numbers), strict=True):
-        bound = _bound(start, place, aggregator.name)
+        context = _bound(base_model, place, aggregator.name)
         public = X25519PublicKey.from_public_bytes(
             bytes.fromhex(aggregator.encryption_key)
         )
         try:
-            sealed[aggregator.name] = SUITE.encrypt(words.tobytes(), public, bound)
+            sealed[aggregator.name] = SUITE.encrypt(words.tobytes(), public, context)
         except ValueError as error:  # a point of small order
-            what = f"the encryption key of aggregator '{aggregator.name}' is weak ({error})."
-            do = "Give nothing; ask whoever made the start."
-            raise ExchangeError(what, do=do) from error
+            message = f"the encryption key of aggregator '{aggregator.name}' is weak ({error})."
+            do = "Contribute nothing; ask the maker of the base model."
+            raise ExchangeError(message, do=do) from error
     return sealed
 
 
-def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.ndarray:
+def opened(
+    share: Share, base_model: str, key: X25519PrivateKey, size: int
+) -> np.ndarray:
     """Decrypt a share.
 
     Parameters
     ----------
     share : Share
-    start : str
+    base_model : str
         Id of the base model.
     key : X25519PrivateKey
+        Decryption key of the aggregator (`aggregators.encryption_key`).
     size : int
         Expected number of words.
 
     Returns
     -------
-    ndarray of uint64, shape (size,)
+    ndarray of shape (size,), uint64
 
     Raises
     ------
@@ -160,27 +197,36 @@ def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.nda
         If the share was encrypted for another round, hospital, base model or key.
     """
     notice = share.notice
-    bound = _bound(start, (notice.round, notice.site), share.aggregator)
+    context = _bound(base_model, (notice.round, notice.site), share.aggregator)
     try:
-        data = SUITE.decrypt(share.sealed, key, bound)
+        data = SUITE.decrypt(share.sealed, key, context)
     except InvalidTag as error:
         raise ExchangeError(
             f"the share of '{notice.site}' cannot be opened: it was encrypted to another key, or "
-            "for another round, hospital or start.",
+            "for another round, hospital or base model.",
             do="Ask the hospital for a share of this round.",
         ) from error
     if len(data) != size * WORD.itemsize:
         raise ExchangeError(
             f"the share of '{notice.site}' holds {len(data) // WORD.itemsize} numbers instead of "
             f"{size}.",
-            do="It was made with another start or version; ask the hospital for another.",
+            do="It was made with another base model or version; ask the hospital for another.",
         )
     return np.frombuffer(data, dtype=WORD)
 
 
-def _bound(start: str, place: tuple[str, str], aggregator: str) -> bytes:
-    """Return the context that a ciphertext is bound to (the info of HPKE)."""
-    return canonical(["fcforge share 1", start, *place, aggregator])
+def _bound(base_model: str, place: tuple[str, str], aggregator: str) -> bytes:
+    """Return the context that a ciphertext is bound to (the info of HPKE).
+
+    Parameters
+    ----------
+    base_model : str
+        Id of the base model.
+    place : (round, hospital)
+    aggregator : str
+        Name of the aggregator.
+    """
+    return canonical(["fcforge share 1", base_model, *place, aggregator])
 
 
 def read_share(path: str | Path, trust: Trust | None = None) -> Share:
@@ -190,11 +236,16 @@ def read_share(path: str | Path, trust: Trust | None = None) -> Share:
     ----------
     path : str or Path
     trust : Trust, optional
-        Signatures that are required of the notice.
+        Conditions on the signature of the notice; by default any valid signature will do.
 
     Returns
     -------
     Share
+
+    Raises
+    ------
+    ExchangeError
+        If the file is no share, or notice, signature and ciphertext do not fit.
     """
     data = read_plain(path, MAX_BYTES, ExchangeError)
     with at(path, do="Nothing of it was used; ask the hospital for the file again."):
@@ -211,7 +262,7 @@ def read_share(path: str | Path, trust: Trust | None = None) -> Share:
     return share
 
 
-# -- what a hospital does --------------------------------------------------------------------------
+# -- the hospital's part of a round ----------------------------------------------------------------
 def give(
     exchange: "Exchange",
     entry: LedgerEntry,
@@ -225,60 +276,101 @@ def give(
     ----------
     exchange : Exchange
     entry : LedgerEntry
-        Of the people, the round and the budget of its sum.
-    numbers : ndarray of shape (d,)
-        Whole numbers, exact: the aggregators add the noise.
+        Ledger entry of the contribution: its people, its round, and the budget of the round's sum.
+    numbers : ndarray of shape (m,), int64
+        The contribution, without noise: the aggregators add it.
     spent : Spent
-        Most that one of its people has spent with this.
+        Sum of the budgets in the hospital's ledger, this entry included.
     key : private key
+        Key of the hospital, which must sign.
+
+    Returns
+    -------
+    notice : Notice
+    files : dict of str to bytes
+        Share file by the name of its aggregator.
     """
     aggregators = _two_aggregators(exchange, key)
-    title = site_name(entry.round)
-    _require_open(exchange, title, entry.site)
-    start = exchange.root.id
-    sealed = seal(numbers, aggregators, start, (title, entry.site))
+    round_name = site_name(entry.round)
+    _require_open(exchange, round_name, entry.site)
+    base_model = exchange.root.id
+    sealed = seal(numbers, aggregators, base_model, (round_name, entry.site))
     shares = []
-    for name, data in sorted(sealed.items()):
-        shares.append(GivenShare(aggregator=name, sha256=sha256(data)))
-    place = (entry.site, entry.number, [start], key)
-    said = entry.budget_fields(spent)
-    notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
-    return notice, {name: Share(notice, data).data for name, data in sealed.items()}
+    for name, ciphertext in sorted(sealed.items()):
+        shares.append(GivenShare(aggregator=name, sha256=sha256(ciphertext)))
+    notice = make(
+        Notice,
+        entry.site,
+        entry.number,
+        [base_model],
+        key,
+        round=round_name,
+        shares=tuple(shares),
+        **entry.budget_fields(spent),
+    )
+    files = {
+        name: Share(notice, ciphertext).data for name, ciphertext in sealed.items()
+    }
+    return notice, files
 
 
 def _two_aggregators(exchange: "Exchange", key: Signer) -> list[Aggregator]:
-    """Return the two aggregators by name; raise unless base model and hospital sign."""
+    """Return the two aggregators of the policy, sorted by name.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    key : private key or None
+        Key of the hospital that contributes to a round.
+
+    Raises
+    ------
+    ConfigError
+        If the policy names no aggregators, or the hospital does not sign.
+    ExchangeError
+        If the base model is not signed.
+    """
     aggregators = sorted(
         exchange.root.policy.aggregators, key=lambda aggregator: aggregator.name
     )
     if len(aggregators) != 2:
-        do = "Leave out --round, or ask whoever made the start to name two aggregators."
-        raise ConfigError("the policy of this start names no aggregators.", do=do)
+        do = "Leave out --round, or ask the maker of the base model to name two aggregators."
+        raise ConfigError("the policy of this base model names no aggregators.", do=do)
     if not exchange.root.key:
         raise ExchangeError(
-            "the start is not signed: whoever handed it on could have named other aggregators.",
+            "the base model is not signed: whoever handed it on could have named other "
+            "aggregators.",
             do="Ask its maker for a signed one (`fcforge consortium base-model --sign KEY`).",
         )
     if key is None:
         do = "Sign with --sign KEY; `fcforge consortium keys new KEY` makes one."
-        raise ConfigError("what is given to aggregators must be signed.", do=do)
+        raise ConfigError("a contribution to a round must be signed.", do=do)
     return aggregators
 
 
-def _require_open(exchange: "Exchange", title: str, site: str) -> None:
-    """Raise `ConfigError` if a round is closed already, or the site has contributed to it."""
-    given: list[AggregateShare | Closing | Notice] = [
+def _require_open(exchange: "Exchange", name: str, site: str) -> None:
+    """Raise `ConfigError` if a round is closed already, or the site has contributed to it.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    name : str
+        Name of the round.
+    site : str
+        The hospital that is about to contribute to it.
+    """
+    obstacles: list[AggregateShare | Closing | Notice] = [
         *exchange.of(AggregateShare),
         *exchange.of(Closing),
         *exchange.of(Notice, site),
     ]
-    for record in given:
-        if record.round == title:
-            what = f"round '{title}' has the {record.title} already."
-            raise ConfigError(what, do="Give to the next round: --round NEXT.")
+    for record in obstacles:
+        if record.round == name:
+            message = f"round '{name}' has the {record.title} already."
+            raise ConfigError(message, do="Contribute to the next round: --round NEXT.")
 
 
-# -- what an exchange holds ------------------------------------------------------------------------
+# -- the rounds of an exchange ---------------------------------------------------------------------
 class Round(NamedTuple):
     """A round that at least one aggregator has closed.
 
@@ -361,21 +453,21 @@ def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     """
     policy = exchange.root.policy
     notices = {notice.id: notice for notice in exchange.of(Notice)}
-    taken = {
-        (withdrawal.site, name)
+    withdrawn = {
+        (withdrawal.site, identity)
         for withdrawal in exchange.of(Withdrawal)
-        for one in withdrawal.takes
-        if one.kind == "notice"
-        for name in (one.number, one.commitment)
+        for taken in withdrawal.takes
+        if taken.kind == "notice"
+        for identity in (taken.number, taken.commitment)
     }
     closings: dict[str, list[Closing]] = {}
-    gone: dict[str, tuple[str, ...]] = {}
+    left: dict[str, tuple[str, ...]] = {}  # hospitals that withdrew, by round
     for closing in exchange.of(Closing):
         with at(closing.title):
-            gone[closing.round] = _check_closing(closing, policy, notices, taken)
+            left[closing.round] = _check_closing(closing, policy, notices, withdrawn)
         closings.setdefault(closing.round, []).append(closing)
-    for name, both in closings.items():
-        _check_same_set(name, both)
+    for name, round_closings in closings.items():
+        _check_same_set(name, round_closings)
     shares: dict[str, list[AggregateShare]] = {}
     for aggregate_share in exchange.of(AggregateShare):
         with at(aggregate_share.title):
@@ -389,7 +481,7 @@ def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     for name, aggregate_shares in shares.items():
         _check_pair(name, aggregate_shares)
     return tuple(
-        Round(name, tuple(closings[name]), tuple(shares.get(name, ())), gone[name])
+        Round(name, tuple(closings[name]), tuple(shares.get(name, ())), left[name])
         for name in sorted(closings)
     )
 
@@ -403,20 +495,29 @@ def _check_closing(
     closing: Closing,
     policy: Policy,
     notices: Mapping[str, Notice],
-    taken: Set[tuple[str, int | str]],
+    withdrawn: Set[tuple[str, int | str]],
 ) -> tuple[str, ...]:
-    """Return the hospitals that withdrew; raise `ExchangeError` for an invalid closing record.
+    """Check a closing record, and return those of its hospitals that have withdrawn since.
 
     Parameters
     ----------
     closing : Closing
     policy : Policy
     notices : mapping of str to Notice
-        All notices by id.
-    taken : set of (site, number or commitment)
+        All notices of the exchange by id; withdrawn ones are absent.
+    withdrawn : set of (site, number or commitment)
         Withdrawn notices.
+
+    Returns
+    -------
+    tuple of str
+
+    Raises
+    ------
+    ExchangeError
+        If the record does not fit the policy, its notices or their budgets.
     """
-    names = [one.site for one in closing.hospitals]
+    names = [member.site for member in closing.hospitals]
     few = f"is of {len(names)} hospitals; the policy asks for {policy.fewest_hospitals}"
     key = _aggregator_keys(policy).get(closing.site)
     refuse(
@@ -426,41 +527,50 @@ def _check_closing(
             few: len(names) < policy.fewest_hospitals,
         }
     )
-    withdrawn = []
+    left = []
     budgets = set()
-    for one in closing.hospitals:
-        notice = notices.get(one.notice)
+    for member in closing.hospitals:
+        site = member.site
+        notice = notices.get(member.notice)
         if notice is None:
-            if taken.isdisjoint({(one.site, one.number), (one.site, one.commitment)}):
+            if withdrawn.isdisjoint({(site, member.number), (site, member.commitment)}):
                 raise ExchangeError(
-                    f"names a notice of '{one.site}' that is not there.",
+                    f"names a notice of '{site}' that is not there.",
                     do="Merge the file that holds it, or the withdrawal of it.",
                 )
-            withdrawn.append(one.site)
+            left.append(site)
             continue
-        named = (notice.site, notice.round, notice.number, notice.commitment)
-        if named != (one.site, closing.round, one.number, one.commitment):
-            raise ExchangeError(f"names a notice of '{one.site}' that is another one.")
+        stated = (site, closing.round, member.number, member.commitment)
+        if stated != (notice.site, notice.round, notice.number, notice.commitment):
+            raise ExchangeError(f"names a notice of '{site}' that is another one.")
         budgets.add(notice.budget)
         spent = None if notice.mechanism == "none" else notice.spent_epsilon
-        with at(f"'{one.site}'", kind=ExchangeError):
+        with at(f"'{site}'", kind=ExchangeError):
             policy.require_budget(spent, notice.spent_delta)
     if len(budgets) > 1:
         raise ExchangeError("closes over notices with different budgets.")
-    return tuple(withdrawn)
+    return tuple(left)
 
 
 def _check_same_set(name: str, closings: list[Closing]) -> None:
-    """Raise `ExchangeError` unless both closing records of a round name the same notices."""
+    """Raise `ExchangeError` unless both closing records of a round name the same notices.
+
+    Parameters
+    ----------
+    name : str
+        Name of the round.
+    closings : list of Closing
+        All closing records of the round.
+    """
     first = closings[0]
-    authors = Counter(one.site for one in closings)
+    records_of_author = Counter(closing.site for closing in closings)
     for other in closings[1:]:
         with at(f"round '{name}'", do=LOST):
-            if authors[other.site] > 1:
+            if records_of_author[other.site] > 1:
                 raise ExchangeError(f"aggregator '{other.site}' has closed it twice.")
-            mine = {(one.site, one.notice) for one in first.hospitals}
-            theirs = {(one.site, one.notice) for one in other.hospitals}
-            for site, _ in sorted(mine ^ theirs):
+            first_set = {(member.site, member.notice) for member in first.hospitals}
+            other_set = {(member.site, member.notice) for member in other.hospitals}
+            for site, _ in sorted(first_set ^ other_set):
                 raise ExchangeError(
                     f"the aggregators closed it over different notices of '{site}', or only one "
                     "over any."
@@ -473,51 +583,72 @@ def _check_aggregate_share(
     notices: Mapping[str, Notice],
     closings: Sequence[Closing],
 ) -> None:
-    """Raise `ExchangeError` unless an aggregate share fits the policy, its closing and its notices."""
+    """Raise `ExchangeError` unless an aggregate share fits the policy, its closings and its notices.
+
+    Parameters
+    ----------
+    aggregate_share : AggregateShare
+    policy : Policy
+    notices : mapping of str to Notice
+        All notices of the exchange by id.
+    closings : sequence of Closing
+        All closing records of its round.
+    """
     key = _aggregator_keys(policy).get(aggregate_share.site)
-    hospitals = [(one.site, one.notice) for one in aggregate_share.hospitals]
+    hospitals = [(member.site, member.notice) for member in aggregate_share.hospitals]
     refuse(
         {
             "is not by the aggregator's key in the policy": aggregate_share.key != key,
             "is of a round that both aggregators have not closed": len(closings) != 2
-            or set(aggregate_share.closings) != {one.id for one in closings},
+            or set(aggregate_share.closings) != {closing.id for closing in closings},
         }
     )
     for closing in closings:
-        closed = [(one.site, one.notice) for one in closing.hospitals]
+        closed = [(member.site, member.notice) for member in closing.hospitals]
         differing = sorted({site for site, _ in set(hospitals) ^ set(closed)})
         if hospitals != closed:
-            named = f"'{differing[0]}'" if differing else "a hospital"
-            raise ExchangeError(f"differs in {named} from the set that was closed.")
-    for one in aggregate_share.hospitals:
-        notice = notices.get(one.notice)
+            hospital = f"'{differing[0]}'" if differing else "a hospital"
+            raise ExchangeError(f"differs in {hospital} from the set that was closed.")
+    for member in aggregate_share.hospitals:
+        site = member.site
+        notice = notices.get(member.notice)
         if notice is None or (notice.site, notice.round) != (
-            one.site,
+            site,
             aggregate_share.round,
         ):
-            raise ExchangeError(f"names a notice of '{one.site}' that is not there.")
-        gave = {given.aggregator: given.sha256 for given in notice.shares}
-        if gave.get(aggregate_share.site) != one.share:
-            raise ExchangeError(f"adds a share that '{one.site}' did not give.")
+            raise ExchangeError(f"names a notice of '{site}' that is not there.")
+        given_shares = {given.aggregator: given.sha256 for given in notice.shares}
+        if given_shares.get(aggregate_share.site) != member.share:
+            raise ExchangeError(f"adds a share that '{site}' did not give.")
         if notice.budget != aggregate_share.budget:
-            raise ExchangeError(f"has another budget than '{one.site}' gave its for.")
+            raise ExchangeError(
+                f"has another budget than the one for which '{site}' gave its share."
+            )
         spent = None if notice.mechanism == "none" else notice.spent_epsilon
-        with at(f"'{one.site}'", kind=ExchangeError):
+        with at(f"'{site}'", kind=ExchangeError):
             policy.require_budget(spent, notice.spent_delta)
 
 
 def _check_pair(name: str, aggregate_shares: list[AggregateShare]) -> None:
-    """Raise `ExchangeError` unless both aggregate shares have the same hospitals and noise."""
+    """Raise `ExchangeError` unless the aggregate shares of a round have two authors and one noise.
+
+    Parameters
+    ----------
+    name : str
+        Name of the round.
+    aggregate_shares : list of AggregateShare
+        All aggregate shares of the round.
+    """
     first = aggregate_shares[0]
-    authors = Counter(one.site for one in aggregate_shares)
+    records_of_author = Counter(record.site for record in aggregate_shares)
     for other in aggregate_shares[1:]:
         with at(f"round '{name}'", do=LOST):
-            if authors[other.site] > 1:
+            if records_of_author[other.site] > 1:
                 raise ExchangeError(
                     f"aggregator '{other.site}' has published it twice."
                 )
-            for name in ("budget", "grid", "variance"):
-                if getattr(first, name) != getattr(other, name):
+            for field in ("budget", "grid", "variance"):
+                if getattr(first, field) != getattr(other, field):
                     raise ExchangeError(
-                        f"the aggregate shares have different noise ({name})."
+                        f"the aggregate shares have different noise ({field})."
                     )

@@ -1,4 +1,8 @@
-"""Ledger entries: the people behind a record, their salted commitment and their budget."""
+"""Ledger entries: the people behind a record, their commitment and their budget.
+
+The commitment is a salted hash of the people. The record that leaves the hospital holds the hash, the
+entry holds people and salt.
+"""
 
 import secrets
 from functools import cached_property
@@ -31,19 +35,21 @@ class LedgerEntry(Closed):
     Attributes
     ----------
     site : str
+        The hospital.
     number : int
-        Number of the record among the site's records of this kind.
+        Number of the record among the site's contributions and notices, or the place of a chain's step.
     people : tuple of Person
         In the order of the data; ids are empty if unknown.
     epsilon : float or None
         Budget spent by each person; None without noise.
     delta : float
     round : str
-        Round of aggregators; empty for a contribution with noise of its own.
+        Name of the round for a notice; empty for a contribution with noise of its own and for a step.
     salt : str
         128 random bits.
     seen : tuple of str
-        Ids of the records of the exchange after this one joined.
+        Ids of all records of the file after this record joined it, so that a later file can be
+        compared with it.
     """
 
     kind: Literal["entry"] = "entry"
@@ -59,7 +65,7 @@ class LedgerEntry(Closed):
     seen: tuple[Sha256, ...] = ()
 
     def budget_fields(self, spent: "Spent") -> dict[str, Any]:
-        """Return the fields of a record that state its budget and its commitment.
+        """Return the fields with which the record of this entry states its budget and commitment.
 
         Parameters
         ----------
@@ -101,15 +107,19 @@ class LedgerEntry(Closed):
         return self.model_copy(update={"seen": tuple(ids)})
 
     def places(self, people: People) -> Array:
-        """Return the indices of the entry's people among other people.
+        """Return the index of each person of the entry among the people of some data.
+
+        People are found by id, or by scan if the entry has no ids.
 
         Parameters
         ----------
         people : tuple of Person
+            People of the data.
 
         Returns
         -------
         ndarray of int, shape (n,)
+            One index for each of the n people of the entry.
 
         Raises
         ------
@@ -117,8 +127,8 @@ class LedgerEntry(Closed):
             If people are missing, or have another scan or diagnosis.
         """
         key = "id" if any(person.id for person in self.people) else "scan"
-        index = {getattr(person, key): k for k, person in enumerate(people)}
-        indices = [index.get(getattr(person, key), -1) for person in self.people]
+        place_of = {getattr(person, key): k for k, person in enumerate(people)}
+        indices = [place_of.get(getattr(person, key), -1) for person in self.people]
         faults: dict[str, list[str]] = {}
         for person, k in zip(self.people, indices, strict=True):
             if k < 0:

@@ -1,11 +1,18 @@
-"""Journal: a locked, sealed, append-only file whose lines commit the writing of other files.
+"""Journal: a locked, sealed, append-only file, whose lines and outgoing files are written together.
 
-A line counts once all of it is on the disk. A killed process therefore leaves neither a partial line
-that counts nor an outgoing file without its line.
+Two files are journals: a hospital's ledger, and an aggregator's list of rounds. Each must have a line
+about everything that its owner has sent.
 
-Each line ends with a seal. The head of a line is the SHA-256 of the head before it and of the line, so
-that it stands for all lines up to this one. The seal is the owner's signature of the head. A journal
-whose owner does not sign has the head itself as a seal, which shows damage but no forgery.
+**Lines.** A line is canonical JSON and a seal. The first line is the *header*. The *head* of a line is
+the SHA-256 of the head before it and of the line, so that it stands for all lines up to this one. The
+*seal* is the owner's signature of the head. A journal whose owner does not sign has the head itself as
+a seal, which shows damage but no forgery.
+
+**Outgoing files.** A line *commits* the files that were announced in the line before it (an *intent*):
+they are written under hidden names, the line is appended, and then they get their final names. A line
+counts once all of it is on the disk. A process that is killed at any moment therefore leaves neither
+an outgoing file without its line nor a line whose file is lost: the next command that opens the
+journal renames committed files and removes the others.
 """
 
 import contextlib
@@ -26,10 +33,10 @@ from fcforge_consortium.records.fields import Closed, Name, PublicKey, SiteName,
 from fcforge_consortium.records.keys import Signer, public_hex
 from fcforge_consortium.records.signatures import fits
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 30  # of a journal
 CONTEXT = b"fcforge journal 2\n"  # binds seals to journals of this version
 FINISH = "Repair the folder; the next command that uses the ledger renames the file."
-BEGINNING = b'{"cohort":"'  # of every header
+BEGINNING = b'{"cohort":"'  # first bytes of every header in canonical JSON
 SEAL = b"\t"  # between a line and its seal; canonical JSON has no tab
 
 
@@ -39,12 +46,13 @@ class Header(Closed):
     Attributes
     ----------
     format : str
+        Format of the journal: that of a ledger or of a list of rounds.
     id : str
         128 random bits that identify the journal wherever it lies.
     key : str
         Public key of the owner in hex; empty if the owner does not sign.
     site : str
-        The owner; empty for several.
+        The hospital or aggregator that owns it; empty for several.
     cohort : str
         Name of the people of a further ledger of a hospital; empty for its first ledger.
     """
@@ -61,14 +69,14 @@ class Header(Closed):
 
 
 class Handover(Closed):
-    """A change of the owner's key: sealed by the old key, while later lines need the new one."""
+    """A line that changes the owner's key: the old key seals it, the new key seals later lines."""
 
     kind: Literal["handover"] = "handover"
     new_key: PublicKey
 
 
 class Placed(Closed):
-    """An outgoing file: the hidden name under which it is written, and its final name."""
+    """An outgoing file: the hidden name under which it is written, and its final path."""
 
     hidden: Text
     final: Annotated[str, Field(max_length=4096)]
@@ -81,7 +89,7 @@ class Placed(Closed):
 
 
 class Intent(Closed):
-    """Files that are about to be written; the next line commits them."""
+    """A line that announces outgoing files; the next line commits them."""
 
     kind: Literal["intent"] = "intent"
     files: tuple[Placed, ...]
@@ -95,13 +103,13 @@ class Journal:
     format : str
         Format in the header.
     kinds : TypeAdapter
-        Schema of all lines, distinguished by ``kind``.
+        Schema of all lines, distinguished by their field ``kind``.
     pays : type or tuple of type
-        Classes of the lines that commit files.
+        Classes of the lines that commit files, such as the entry of a ledger.
     keep : str
-        Advice for a damaged file.
+        Advice in the error message for a damaged file.
     missing : str
-        Advice for a missing file.
+        Advice in the error message for a missing file.
     """
 
     format: ClassVar[str]
@@ -112,10 +120,10 @@ class Journal:
 
     def __init__(self, path: str | Path, lines: Sequence[Any] = ()) -> None:
         self.path = Path(path)
-        self.lines = list(lines)  # all lines of the file
+        self.lines = list(lines)  # all lines of the file, decoded
         self.heads: list[str] = []  # the head of each line
-        self._signer: Signer = None
-        self._handle = -1
+        self._signer: Signer = None  # the owner's private key
+        self._handle = -1  # descriptor of the locked file; -1 while it is not open
 
     @classmethod
     def new(cls, site: str = "", key: Signer = None, cohort: str = "") -> Header:
@@ -126,7 +134,7 @@ class Journal:
         site : str, optional
             The owner; empty for several.
         key : private key, optional
-            The owner's.
+            Key of the owner; without it lines are not signed.
         cohort : str, optional
             Name of the people of a further ledger.
 
@@ -138,7 +146,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read an existing file without locking it.
+        """Read an existing file without locking it, and check its seals.
 
         Parameters
         ----------
@@ -147,6 +155,11 @@ class Journal:
         Returns
         -------
         Journal
+
+        Raises
+        ------
+        DataError, ExchangeError
+            If the file is missing, damaged, changed or of another format.
         """
         journal = cls(path)
         if not journal.path.exists():
@@ -162,17 +175,17 @@ class Journal:
     ) -> Iterator[Self]:
         """Open the file and lock it until the block ends.
 
-        Work of a killed command is completed first: committed files get their final names, others
-        are removed.
+        Work of a killed command is completed first: outgoing files that a line commits get their final
+        names, others are removed.
 
         Parameters
         ----------
         path : str or Path
         key : private key, optional
-            The owner's, which seals every line.
+            Key of the owner, which seals every line.
         new : Header, optional
-            Begin a journal with this header. A file with lines behind its header is refused then;
-            without it a missing file is refused.
+            Begin a journal with this header; a file that already has lines behind its header is
+            refused. Without it the journal must exist.
 
         Yields
         ------
@@ -185,7 +198,13 @@ class Journal:
 
     @contextlib.contextmanager
     def _opened(self, new: Header | None) -> Iterator[None]:
-        """Lock the file, check it and complete or undo a killed command; unlock it at the end."""
+        """Lock the file, check it and complete or undo a killed command; unlock it at the end.
+
+        Parameters
+        ----------
+        new : Header or None
+            As in `open`.
+        """
         self._lock_file(create=new is not None)
         try:
             self._begin(new)
@@ -196,17 +215,17 @@ class Journal:
 
     @property
     def header(self) -> Header:
-        """Return the header; one without an owner for a journal in memory."""
+        """Return the header; for a journal in memory, a header without an owner."""
         first = self.lines[0] if self.lines else None
         return first if isinstance(first, Header) else Header(format=self.format)
 
     @property
     def key(self) -> str:
         """Return the public key that seals the next line; empty if the owner does not sign."""
-        last = self.header.key
+        key = self.header.key
         for line in self.lines:
-            last = line.new_key if isinstance(line, Handover) else last
-        return last
+            key = line.new_key if isinstance(line, Handover) else key
+        return key
 
     def publish(self, line: BaseModel, files: Mapping[Path, bytes]) -> None:
         """Append a line and write the files that it commits: both or neither.
@@ -218,8 +237,9 @@ class Journal:
         Parameters
         ----------
         line : BaseModel
-            Of class `pays`.
+            The line that commits the files, of a class in `pays`.
         files : mapping of Path to bytes
+            Contents of the outgoing files by final path.
 
         Raises
         ------
@@ -252,7 +272,7 @@ class Journal:
         self._name_files(placed)
 
     def _name_files(self, placed: Iterable[Placed]) -> None:
-        """Rename committed files to their final names; `ExchangeError` if a name is taken."""
+        """Rename committed files to their final names; raise `ExchangeError` if a name is taken."""
         try:
             _name(placed)
         except OSError as error:
@@ -278,7 +298,13 @@ class Journal:
         self._note()
 
     def _write(self, line: BaseModel) -> None:
-        """Append a line with its seal; raise `ExchangeError` if the file is as before."""
+        """Append a line with its seal, without noting its head elsewhere.
+
+        Raises
+        ------
+        ExchangeError
+            If the line cannot be written; the file is as before.
+        """
         end = os.lseek(self._handle, 0, os.SEEK_END)
         content = to_canonical(line)
         head = head_of(self.heads[-1] if self.heads else "", content)
@@ -297,19 +323,22 @@ class Journal:
         self.heads.append(head)
 
     def _note(self) -> None:
-        """Note the last head elsewhere, so that an older copy of the file is recognised."""
+        """Write the last head to another file, so that an older copy of this one is recognised.
+
+        A subclass may override it together with `_require_newest`; by default nothing is written.
+        """
 
     def _require_newest(self, *, begun: bool) -> None:
-        """Raise `ExchangeError` if the file lacks lines that are known elsewhere.
+        """Raise `ExchangeError` if the file lacks the line whose head `_note` wrote last.
 
         Parameters
         ----------
         begun : bool
-            Whether the journal begins now: nothing needs to be known of it.
+            Whether the journal begins now, so that no head of it is known.
         """
 
     def _begin(self, new: Header | None) -> None:
-        """Read and check the locked file, complete or undo a killed command, or begin a new file.
+        """Read the locked file, or begin a new one; check it; complete or undo a killed command.
 
         Parameters
         ----------
@@ -349,7 +378,13 @@ class Journal:
         self._note()
 
     def _lock_file(self, *, create: bool) -> None:
-        """Open and lock the file; raise `DataError` if it is missing or in use."""
+        """Open and lock the file; raise `DataError` if it is missing or in use.
+
+        Parameters
+        ----------
+        create : bool
+            Whether a missing file is made.
+        """
         if not create and not self.path.exists():
             raise DataError("does not exist.", where=self.path, do=self.missing)
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -367,10 +402,16 @@ class Journal:
             raise in_use(self.path) from error
 
     def _load(self) -> int:
-        """Read the complete lines; return the number of bytes of an incomplete last line."""
+        """Read all complete lines into `lines` and `heads`, and check their seals.
+
+        Returns
+        -------
+        int
+            Bytes of an incomplete last line, which a killed process has left; usually 0.
+        """
         data = read_plain(self.path, MAX_BYTES)
         *complete, partial = data.split(b"\n")
-        owner = ""
+        owner_key = ""
         with at(self.path, do=self.keep):
             if complete:
                 self._require_format(complete[0])
@@ -382,22 +423,22 @@ class Journal:
                 if isinstance(body, Header) != (number == 1):
                     raise ExchangeError(f"line {number} must not be there.")
                 head = head_of(self.heads[-1] if self.heads else "", content)
-                owner = body.key if isinstance(body, Header) else owner
-                signed = bool(owner) and fits(
-                    owner, seal.decode("ascii", "replace"), CONTEXT + head.encode()
+                owner_key = body.key if isinstance(body, Header) else owner_key
+                signed = bool(owner_key) and fits(
+                    owner_key, seal.decode("ascii", "replace"), CONTEXT + head.encode()
                 )
-                if not signed and (owner or seal != head.encode()):
+                if not signed and (owner_key or seal != head.encode()):
                     raise ExchangeError(
                         f"line {number} or one before it was changed, left out or added: its "
                         "seal does not fit."
                     )
-                owner = body.new_key if isinstance(body, Handover) else owner
+                owner_key = body.new_key if isinstance(body, Handover) else owner_key
                 self.lines.append(body)
                 self.heads.append(head)
         return len(partial)
 
     def _require_header(self) -> None:
-        """Raise `ExchangeError` for a file without a whole first line."""
+        """Raise `ExchangeError` for a file without a complete first line."""
         if not self.lines:
             raise ExchangeError("has no header.", where=self.path, do=self.keep)
 
@@ -416,19 +457,24 @@ class Journal:
     def _recover(self, partial: int) -> None:
         """Complete or undo the work of a killed command.
 
-        A partial last line is removed. Its files must still be hidden then: if they are not, the
-        line was complete once and has been cut off since, which is an `ExchangeError`.
+        An incomplete last line is removed. The files that it would commit must still be hidden then. If
+        they are not, the line was complete once and has been cut off since.
 
         Parameters
         ----------
         partial : int
             Bytes of an incomplete last line, as returned by `_load`.
+
+        Raises
+        ------
+        ExchangeError
+            If the end of the file was cut off, or a file cannot get its final name.
         """
         last = self.lines[-1] if self.lines else None
-        placed = last.files if isinstance(last, Intent) else ()
-        hidden = any(place.paths[0].exists() for place in placed)
-        named = any(place.paths[1].exists() for place in placed)
-        if placed and not hidden and (partial or named):
+        announced = last.files if isinstance(last, Intent) else ()
+        any_hidden = any(file.paths[0].exists() for file in announced)
+        any_final = any(file.paths[1].exists() for file in announced)
+        if announced and not any_hidden and (partial or any_final):
             message = "its end is cut off."
             raise ExchangeError(message, where=self.path, do=self.keep)
         if partial:
@@ -442,7 +488,7 @@ class Journal:
 
 
 class _OldHeader(Closed):
-    """First line of a journal of version 1."""
+    """First line of a journal of version 1, by which such a file is recognised."""
 
     kind: Literal["header"] = "header"
     format: Name
@@ -488,7 +534,13 @@ def _write_hidden(place: Placed, data: bytes) -> None:
 
 
 def _name(placed: Iterable[Placed]) -> None:
-    """Rename the files that are still hidden; raise `FileExistsError` if a name is taken."""
+    """Give their final names to the files that are still hidden.
+
+    Raises
+    ------
+    FileExistsError
+        If a file of a final name exists.
+    """
     for place in placed:
         hidden, final = place.paths
         if hidden.exists() and final.exists():
@@ -499,13 +551,13 @@ def _name(placed: Iterable[Placed]) -> None:
 
 
 def _remove(placed: Iterable[Placed]) -> None:
-    """Delete the hidden files."""
+    """Delete the hidden files; those that do not exist are no error."""
     for place in placed:
         place.paths[0].unlink(missing_ok=True)
 
 
 def _full(error: OSError, path: Path) -> ExchangeError:
-    """Return the error of a file that could not be written."""
+    """Return the error to raise when a file could not be written, for example to a full disk."""
     return ExchangeError(
         f"cannot be written ({error.strerror}).",
         where=path,

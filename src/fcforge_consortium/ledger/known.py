@@ -1,9 +1,10 @@
 """Ledgers that a key seals: a signed list beside the key, which recognises older and missing ledgers.
 
-The list holds the place and the last head of each ledger. It lies in the folder of the key, so that it
-travels with the key and not with the data: whoever copies the data into another folder, deletes a ledger
-or restores an older copy of it is told. Ledger and list restored together, from one backup, cannot be
-told from the present ones by anything that lies here.
+A hospital signs ("seals") every line of its ledger with its key. The *head* of a line is a hash of the
+ledger up to that line (`ledger.journal`). The list holds, for each ledger of the key, its path and the
+head of its last line. It lies in the folder of the key and not with the data. Therefore commands notice
+when the data are copied into another folder, when a ledger is deleted, and when an older copy of it is
+restored. They cannot notice when ledger and list are restored together from one backup.
 """
 
 import contextlib
@@ -23,9 +24,9 @@ from fcforge_consortium.records.fields import Closed, Name, Sha256, SiteName
 from fcforge_consortium.records.keys import PrivateKey, public_hex
 from fcforge_consortium.records.signatures import fits
 
-SUFFIX = ".ledgers"
-MAX_BYTES = 1 << 22
-CONTEXT = b"fcforge ledgers 1\n"
+SUFFIX = ".ledgers"  # KEY.ledgers is the list of the key in the file KEY
+MAX_BYTES = 1 << 22  # of the list
+CONTEXT = b"fcforge ledgers 1\n"  # binds signatures to lists of this version
 REGISTER = "`fcforge consortium ledger register LEDGER --sign KEY`"
 
 
@@ -34,11 +35,10 @@ class KnownLedger(Closed):
 
     Attributes
     ----------
-    id : str
+    id, site, cohort : str
         As in the ledger's header.
     path : str
-        Where it lay when it was last written.
-    site, cohort : str
+        Path of the ledger when it was last written.
     head : str
         Head of its last line.
     """
@@ -51,7 +51,7 @@ class KnownLedger(Closed):
 
 
 class _Listed(Closed):
-    """Content of the list."""
+    """Content of the list; a signature follows it in the file."""
 
     format: Literal["fcforge-ledgers"] = "fcforge-ledgers"
     ledgers: tuple[KnownLedger, ...] = ()
@@ -60,9 +60,16 @@ class _Listed(Closed):
 class KnownLedgers:
     """The list of the ledgers of a key; `open` locks it.
 
+    Parameters
+    ----------
+    key_file : Path
+        File of the private key; the list lies beside it.
+    key : private key
+
     Attributes
     ----------
     path : Path
+        File of the list.
     ledgers : dict of str to KnownLedger
         By id.
     """
@@ -113,24 +120,26 @@ class KnownLedgers:
             return read_canonical(TypeAdapter(_Listed), content, "the list")
 
     def note(self, header: Header, path: Path, head: str) -> None:
-        """Write the place and the last head of a ledger.
+        """Write the path and the last head of a ledger into the list.
 
         Parameters
         ----------
         header : Header
-            Of the ledger.
+            Header of the ledger.
         path : Path
+            Path of the ledger.
         head : str
+            Head of its last line.
         """
-        now = KnownLedger(
+        current = KnownLedger(
             id=header.id,
             path=str(path.absolute()),
             site=header.site,
             cohort=header.cohort,
             head=head,
         )
-        if self.ledgers.get(header.id) != now:
-            self._write({**self.ledgers, header.id: now})
+        if self.ledgers.get(header.id) != current:
+            self._write({**self.ledgers, header.id: current})
 
     def _write(self, ledgers: dict[str, KnownLedger]) -> None:
         """Write the list, signed, whole or not at all."""
@@ -148,12 +157,16 @@ class KnownLedgers:
         self.ledgers = ledgers
 
     def others(self, id_: str) -> dict[str, Path]:
-        """Return the places of all ledgers but one by id; each must still exist.
+        """Return the paths of all ledgers but one by id; each must still exist.
 
         Parameters
         ----------
         id_ : str
-            The ledger to leave out.
+            Id of the ledger to leave out.
+
+        Returns
+        -------
+        dict of str to Path
 
         Raises
         ------
@@ -173,14 +186,22 @@ class KnownLedgers:
         return places
 
     def require_room(self, path: Path, new: Header) -> None:
-        """Raise `ConfigError` if the key has a ledger already and a first one is asked for.
+        """Raise an error if a new ledger would hide a ledger that the key already has.
 
         Parameters
         ----------
         path : Path
-            Place of the new ledger.
+            Path of the new ledger.
         new : Header
             Its header.
+
+        Raises
+        ------
+        ConfigError
+            If the key has a ledger of another site, has a first ledger although this one would be the
+            first, or has a ledger of the same cohort.
+        ExchangeError
+            If the list has a ledger at this path, and the file is missing.
         """
         for one in self.ledgers.values():
             here = one.path == str(path.absolute())
@@ -214,17 +235,18 @@ class KnownLedgers:
     def require_newest(
         self, id_: str, path: Path, heads: Sequence[str], *, begun: bool = False
     ) -> None:
-        """Raise `ExchangeError` unless a ledger has all lines that are known of it.
+        """Raise `ExchangeError` unless a ledger is in the list and has the line that was written last.
 
         Parameters
         ----------
         id_ : str
             Id of the ledger.
         path : Path
+            Path of the ledger.
         heads : sequence of str
-            Head of each line.
+            Head of each of its lines.
         begun : bool
-            Whether the ledger begins now, so that nothing is known of it.
+            Whether the ledger begins now, so that the list need not have it.
         """
         here = str(path.absolute())
         if begun and here in {o.path for o in self.ledgers.values() if o.id != id_}:

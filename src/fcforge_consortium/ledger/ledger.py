@@ -1,16 +1,17 @@
 """Ledger of a hospital: its contributions, their people, the spent budget, and its threshold.
 
-One file per hospital, beside the data, that never leaves the hospital. An entry lists the people
-behind a record, by id and by scan. The budget is the sum over all entries, whoever took part.
+A ledger is one file, beside the data, that never leaves the hospital. It has an *entry* for each
+contribution, notice or chain step of the hospital: the people behind it, by id and by scan, and the
+budget that it spends of each of them. The spent budget is the sum over all entries, whoever took part.
 
-A record that travels holds a commitment: a salted hash of the people behind it, their scans and
+A record that travels holds a *commitment*: a salted hash of the people behind it, their scans and
 diagnoses. It reveals nothing without the salt, which stays in the entry, as does the list of
 people. An audit must use the same people: with others it would find no leak and look reassuring.
 
-The file only grows, and every line is sealed with the hospital's key
-(`fcforge_consortium.ledger.journal`). Outgoing files are written together with their entry or not at
-all, and the file is locked while a command may add to it. Beside the key, `ledger.known` keeps which
-ledgers the key seals and how long each of them is.
+The file only grows, and every line is signed ("sealed") with the hospital's key (`ledger.journal`).
+Outgoing files are written together with their entry or not at all. The file is locked while a command
+may add to it. A hospital may have further ledgers for people who are in no other one (*cohorts*); the
+list beside the key (`ledger.known`) knows all ledgers of the key and the last line of each.
 """
 
 import contextlib
@@ -38,7 +39,9 @@ class Ledger(Journal):
     """A hospital's ledger: its entries and its threshold.
 
     ``with Ledger.open(path, key) as ledger:`` locks the file for writing, and
-    ``ledger.publish(entry, files)`` charges a contribution. `Ledger.read` reads without a lock.
+    ``ledger.publish(entry, files)`` writes an entry together with the files that leave. `Ledger.read`
+    reads without a lock. `Ledger.of_key` also uses the list of the key's ledgers, as every command
+    does.
 
     Attributes
     ----------
@@ -74,14 +77,17 @@ class Ledger(Journal):
         key_file: Path | None,
         new: Header | None = None,
     ) -> Iterator[Self]:
-        """Open a ledger together with what its key's folder knows about the key's ledgers.
+        """Open and lock a ledger and the list of its key's ledgers, and read the other ledgers.
+
+        A hospital that does not sign has no such list; its ledger is opened alone.
 
         Parameters
         ----------
         path : str or Path
         key : private key or None
+            None for a hospital that does not sign.
         key_file : Path or None
-            File of the key; None for a hospital that does not sign.
+            File of the key.
         new : Header, optional
             As in `Journal.open`.
 
@@ -109,13 +115,15 @@ class Ledger(Journal):
         key: Signer,
         new: Header | None = None,
     ) -> Iterator[Self]:
-        """Open a ledger with an open list of the ledgers of its key.
+        """Open and lock a ledger, and compare it with the list of its key's ledgers.
 
         Parameters
         ----------
         known : KnownLedgers
+            The open list.
         path : str or Path
         key : private key
+            Key that seals the ledger.
         new : Header, optional
             As in `Journal.open`.
 
@@ -129,19 +137,19 @@ class Ledger(Journal):
             yield ledger
 
     def _read_others(self, known: KnownLedgers) -> Iterator[Self]:
-        """Yield the other ledgers of the key, each of which must be the newest."""
+        """Yield the other ledgers of the key; raise `ExchangeError` for an older copy."""
         for id_, place in known.others(self.header.id).items():
             other = type(self).read(place)
             known.require_newest(id_, place, other.heads)
             yield other
 
     def _note(self) -> None:
-        """Note the last head beside the key."""
+        """Write the head of the last line into the list beside the key."""
         if self._known is not None:
             self._known.note(self.header, self.path, self.heads[-1])
 
     def _require_newest(self, *, begun: bool) -> None:
-        """Raise `ExchangeError` for a ledger that its key does not know, or an older copy."""
+        """Raise `ExchangeError` for an older copy, or a ledger that the key's list does not have."""
         if self._known is not None:
             self._known.require_newest(
                 self.header.id, self.path, self.heads, begun=begun
@@ -206,7 +214,7 @@ class Ledger(Journal):
     def require_budget(
         self, epsilon: float | None, delta: float, policy: Policy
     ) -> Spent:
-        """Return the total after one more contribution; raise `ConfigError` beyond the policy.
+        """Return the budget spent in all after one more contribution.
 
         Parameters
         ----------
@@ -215,6 +223,16 @@ class Ledger(Journal):
         delta : float
         policy : Policy
             Its `max_epsilon` and `max_delta` hold for the sum of the ledger.
+
+        Returns
+        -------
+        Spent
+            Zero for a contribution without noise, whose record states no budget.
+
+        Raises
+        ------
+        ConfigError
+            If the contribution or the sum is beyond the policy.
         """
         policy.require_budget(epsilon, delta)
         if epsilon is None:
@@ -234,7 +252,7 @@ class Ledger(Journal):
         ----------
         people : tuple of Person
         commitments : collection of str, optional
-            Restricts the search to the entries with these commitments.
+            Restricts the search to the entries with these commitments; by default all are searched.
 
         Returns
         -------
@@ -270,6 +288,7 @@ class Ledger(Journal):
         Parameters
         ----------
         commitment : str
+            Salted hash of the people behind the record.
         title : str
             Title of the record, for the error message.
 

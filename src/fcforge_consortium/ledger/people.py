@@ -1,4 +1,8 @@
-"""People of a hospital, identified by id and by scan."""
+"""People of a hospital as its ledger lists them, identified by id and by scan.
+
+A *sketch* is a short code of a scan. Two scans of one person have similar sketches
+(`fcforge.data.sketches`), so that a person is recognised under another id.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -22,8 +26,9 @@ class Person(Closed):
     Attributes
     ----------
     id : str
+        Id in the hospital's data; empty if unknown.
     scan : str
-        SHA-256 of the scan.
+        SHA-256 of the FC matrix.
     diagnosis : str
         Diagnosis, or scaled value of a numeric target.
     sketch : str
@@ -40,11 +45,12 @@ People = tuple[Person, ...]
 
 
 def people_of(fc: Array, ids: Sequence[str], y: Array) -> People:
-    """Return the people of some scans.
+    """Return the people behind FC matrices, ids and diagnoses.
 
     Parameters
     ----------
     fc : ndarray of shape (n, R, R)
+        FC matrices of n people, for R ROIs.
     ids : sequence of str
     y : ndarray of shape (n,)
         Diagnoses as integers, or scaled values of a numeric target.
@@ -96,8 +102,9 @@ def same_people(people: People, others: People) -> Array:
     Returns
     -------
     ndarray of bool, shape (n,)
+        True for those of the n `people` who are among `others`.
     """
     ids = {person.id for person in others} - {""}
-    named = np.array([person.id in ids for person in people], dtype=bool)
-    known = same_scans([p.sketch for p in people], [p.sketch for p in others])
-    return named | known.any(axis=1)
+    same_id = np.array([person.id in ids for person in people], dtype=bool)
+    same_scan = same_scans([p.sketch for p in people], [p.sketch for p in others])
+    return same_id | same_scan.any(axis=1)

@@ -1,4 +1,7 @@
-"""Threshold of a hospital on the log odds of the consortium's model."""
+"""A hospital's own threshold: a line that maps the log odds of the consortium's model to its own.
+
+It adapts the model to the hospital's share of patients and to its scanner. It stays in the ledger.
+"""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -10,16 +13,17 @@ from fcforge_consortium.records.fields import Closed, Number, Sha256, SiteName, 
 
 
 class Threshold(Closed):
-    """A hospital's threshold: log odds = intercept + slope * log odds of the exchange.
+    """A hospital's threshold: own log odds = intercept + slope * log odds of the model.
 
     Attributes
     ----------
     intercept, slope : float
     people : int
-        Number of people of the fit.
+        Number of people on whom it was fitted.
     exchange : str
-        Id of the state of the exchange.
+        Id of the exchange whose model it was fitted to (`Exchange.id`).
     site : str
+        The hospital.
     """
 
     kind: Literal["threshold"] = "threshold"
@@ -30,16 +34,17 @@ class Threshold(Closed):
     site: SiteName
 
     def odds(self, shared: Array) -> Array:
-        """Return the hospital's log odds.
+        """Return the hospital's own log odds.
 
         Parameters
         ----------
         shared : ndarray
-            Log odds of the exchange.
+            Log odds of the consortium's model.
 
         Returns
         -------
         ndarray
+            As many log odds by the hospital's threshold.
         """
         return self.intercept + self.slope * shared
 
@@ -60,16 +65,17 @@ class Threshold(Closed):
             )
 
     def stale(self, exchange: str) -> list[str]:
-        """Return warnings if the threshold was fitted on another state of the exchange.
+        """Return a warning if the threshold was fitted to the model of another set of records.
 
         Parameters
         ----------
         exchange : str
-            Id of the current state.
+            Id of the exchange that is used now.
 
         Returns
         -------
         list of str
+            One warning, or none.
         """
         if self.exchange == exchange:
             return []

@@ -63,7 +63,7 @@ EPSILON = 1.0  # default epsilon of a contribution
 DELTA = 1e-6
 GRID = 1e-4  # least epsilon, and share of delta, that is reserved for the integer grid
 MOST_EPSILON = 32.0  # a larger epsilon protects nobody
-WORD = 2**64
+WORD = 2**64  # number of words, integers of 64 bits
 MOST_SIGMA = 2**31  # largest sigma whose 2 sigma^2 fits into a word
 
 
@@ -88,53 +88,68 @@ def discrete_gaussian(sigma: int, size: int) -> Array:
             do=f"Use a whole number from 1 to {MOST_SIGMA}: a coarser or finer grid.",
         )
     draws = np.empty(size, dtype=np.int64)
-    open_ = np.arange(size)
-    while len(open_):
-        drawn = _discrete_laplace(sigma, len(open_))
-        taken = _near_sigma(drawn, sigma)
-        draws[open_[taken]] = drawn[taken]
-        open_ = open_[~taken]
+    pending = np.arange(size)  # places whose draw was not accepted yet
+    while len(pending):
+        candidates = _discrete_laplace(sigma, len(pending))
+        accepted = _near_sigma(candidates, sigma)
+        draws[pending[accepted]] = candidates[accepted]
+        pending = pending[~accepted]
     return draws
 
 
 def _near_sigma(drawn: Array, sigma: int) -> Array:
-    r"""Return Bernoulli draws (n,) with probability :math:`e^{-(|y| - \sigma)^2 / 2\sigma^2}`.
+    r"""Accept each of n integers y with probability :math:`e^{-(|y| - \sigma)^2 / 2\sigma^2}`.
 
     With :math:`||y| - \sigma| = a \sigma + b`, :math:`0 \le b < \sigma`, the exponent is
-    :math:`a^2 / 2 + ab / \sigma + b^2 / 2\sigma^2`: three factors whose integers fit into a word.
+    :math:`a^2 / 2 + ab / \sigma + b^2 / 2\sigma^2`: three factors whose integers fit into a word of 64
+    bits.
+
+    Parameters
+    ----------
+    drawn : ndarray of shape (n,), int64
+        The integers y.
+    sigma : int
+
+    Returns
+    -------
+    ndarray of shape (n,), bool
     """
     whole, rest = np.divmod(np.abs(np.abs(drawn) - sigma), sigma)
     whole = whole.astype(np.uint64)
     rest = rest.astype(np.uint64)
-    taken = bernoulli_exp(whole * whole, 2)
-    taken &= bernoulli_exp(whole * rest, sigma)
-    taken &= bernoulli_exp(rest * rest, 2 * sigma * sigma)
-    return taken
+    accepted = bernoulli_exp(whole * whole, 2)
+    accepted &= bernoulli_exp(whole * rest, sigma)
+    accepted &= bernoulli_exp(rest * rest, 2 * sigma * sigma)
+    return accepted
 
 
 def _discrete_laplace(scale: int, size: int) -> Array:
-    """Return draws (size,) with probability proportional to e^(-abs(y) / scale), scale an integer."""
+    """Draw integers (size,) y with probability proportional to e^(-abs(y) / scale).
+
+    The magnitude is u + scale * k with u below scale, accepted with probability e^(-u / scale), and a
+    geometric number k.
+    """
     draws = np.empty(size, dtype=np.int64)
-    open_ = np.arange(size)
-    while len(open_):
-        part = below(scale, len(open_))
-        taken = bernoulli_exp(part, scale)
-        magnitude = part.astype(np.int64) + scale * _successes(len(open_))
-        negative = below(2, len(open_)) == 1
-        taken &= ~(negative & (magnitude == 0))  # zero has one sign only
-        draws[open_[taken]] = np.where(negative, -magnitude, magnitude)[taken]
-        open_ = open_[~taken]
+    pending = np.arange(size)  # places whose draw was not accepted yet
+    while len(pending):
+        remainder = below(scale, len(pending))
+        accepted = bernoulli_exp(remainder, scale)
+        magnitude = remainder.astype(np.int64) + scale * _successes(len(pending))
+        negative = below(2, len(pending)) == 1
+        accepted &= ~(negative & (magnitude == 0))  # zero has one sign only
+        draws[pending[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
+        pending = pending[~accepted]
     return draws
 
 
 def _successes(size: int) -> Array:
-    """Return the number of successes (size,) of Bernoulli draws with probability 1 / e before one fails."""
+    """Draw geometric numbers (size,): successes of draws with probability 1 / e before one fails."""
     counts = np.zeros(size, dtype=np.int64)
-    open_ = np.arange(size)
-    while len(open_):
-        again = bernoulli_exp(np.ones(len(open_), dtype=np.uint64), 1)
-        open_ = open_[again]
-        counts[open_] += 1
+    pending = np.arange(size)  # places without a failure yet
+    while len(pending):
+        success = bernoulli_exp(np.ones(len(pending), dtype=np.uint64), 1)
+        pending = pending[success]
+        counts[pending] += 1
     return counts
 
 
@@ -146,42 +161,46 @@ def bernoulli_exp(numerator: Array, denominator: int) -> Array:
     numerator : ndarray of shape (n,), uint64
     denominator : int
         At most 2^63.
+
+    Returns
+    -------
+    ndarray of shape (n,), bool
     """
     whole, rest = np.divmod(numerator, np.uint64(denominator))
-    taken = _bernoulli_exp_of_share(rest, denominator)
-    open_ = np.flatnonzero(taken & (whole > 0))
-    while len(open_):  # one factor 1 / e for each whole unit
-        one = np.ones(len(open_), dtype=np.uint64)
-        taken[open_] = _bernoulli_exp_of_share(one, 1)
-        whole[open_] -= np.uint64(1)
-        open_ = open_[taken[open_] & (whole[open_] > 0)]
-    return taken
+    success = _bernoulli_exp_of_share(rest, denominator)
+    pending = np.flatnonzero(success & (whole > 0))
+    while len(pending):  # one factor 1 / e for each whole unit
+        one = np.ones(len(pending), dtype=np.uint64)
+        success[pending] = _bernoulli_exp_of_share(one, 1)
+        whole[pending] -= np.uint64(1)
+        pending = pending[success[pending] & (whole[pending] > 0)]
+    return success
 
 
 def _bernoulli_exp_of_share(numerator: Array, denominator: int) -> Array:
-    r"""Return Bernoulli draws (n,) as `bernoulli_exp`, for numerators up to the denominator.
+    r"""Return Bernoulli draws (n,) as `bernoulli_exp`, for numerators a up to the denominator b.
 
     The first k at which a draw with probability :math:`a / (bk)` fails is odd with probability
     :math:`\sum_k (-a/b)^k / k! = e^{-a/b}`. Each draw is the
     product of two, with probabilities a / b and 1 / k.
     """
-    first = np.zeros(len(numerator), dtype=np.int64)
-    open_ = np.arange(len(numerator))
+    first_failure = np.zeros(len(numerator), dtype=np.int64)
+    pending = np.arange(len(numerator))  # places without a failure yet
     k = 0
-    while len(open_):
+    while len(pending):
         k += 1
-        hit = below(denominator, len(open_)) < numerator[open_]
-        hit &= below(k, len(open_)) == 0
-        first[open_[~hit]] = k
-        open_ = open_[hit]
-    return first % 2 == 1
+        success = below(denominator, len(pending)) < numerator[pending]
+        success &= below(k, len(pending)) == 0
+        first_failure[pending[~success]] = k
+        pending = pending[success]
+    return first_failure % 2 == 1
 
 
 def below(bound: int, size: int) -> Array:
-    """Return uniform integers (size,), uint64, from 0 to bound - 1.
+    """Draw uniform integers (size,), uint64, from 0 to bound - 1.
 
-    Words from the largest multiple of `bound` on are drawn again: they would make small numbers
-    more likely.
+    Words of 64 bits from the largest multiple of `bound` on are drawn again: they would make small
+    numbers more likely.
 
     Parameters
     ----------
@@ -191,17 +210,17 @@ def below(bound: int, size: int) -> Array:
     """
     if bound == 1:
         return np.zeros(size, dtype=np.uint64)
-    last = np.uint64(WORD - WORD % bound - 1)
+    largest = np.uint64(WORD - WORD % bound - 1)
     words = _words(size)
-    open_ = np.flatnonzero(words > last)
-    while len(open_):
-        words[open_] = _words(len(open_))
-        open_ = open_[words[open_] > last]
+    too_large = np.flatnonzero(words > largest)
+    while len(too_large):
+        words[too_large] = _words(len(too_large))
+        too_large = too_large[words[too_large] > largest]
     return words % np.uint64(bound)
 
 
 def _words(size: int) -> Array:
-    """Return words (size,) of 64 bits from the operating system."""
+    """Return words (size,), uint64, of 64 random bits each from the operating system."""
     return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64).copy()
 
 
@@ -213,7 +232,7 @@ def check_budget(epsilon: float, delta: float, where: str) -> None:
     ----------
     epsilon, delta : float
     where : str
-        Place that the message names.
+        Place that the error message names.
     """
     if not (GRID < epsilon <= MOST_EPSILON and 0 < delta < 1):
         raise ConfigError(
@@ -238,10 +257,11 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
         Standard deviation of the noise in units of the sensitivity.
     epsilon : float
     """
-    near = _normal_cdf(0.5 / sigma - epsilon * sigma)
-    far = _normal_cdf(-0.5 / sigma - epsilon * sigma)
-    grown = math.exp(min(epsilon, 700.0)) * far if far > 0 else 0.0
-    return near - grown
+    first = _normal_cdf(0.5 / sigma - epsilon * sigma)
+    second = _normal_cdf(-0.5 / sigma - epsilon * sigma)
+    # the bound of 700 avoids an overflow; the exact product is below 1
+    scaled = math.exp(min(epsilon, 700.0)) * second if second > 0 else 0.0
+    return first - scaled
 
 
 def grid_cost(size: int, units: float) -> float:
@@ -271,7 +291,9 @@ def grid_delta(sigma: float, epsilon: float, cost: float = GRID) -> float:
 
 
 def sigma_for(epsilon: float, delta: float = DELTA, cost: float = GRID) -> float:
-    """Return the smallest sigma of (epsilon, delta)-private noise on a grid.
+    """Return the smallest sigma of noise on the integer grid that is (epsilon, delta)-private.
+
+    Sigma is the standard deviation of the noise in units of the sensitivity.
 
     Parameters
     ----------
@@ -289,7 +311,7 @@ def sigma_for(epsilon: float, delta: float = DELTA, cost: float = GRID) -> float
 
 
 def epsilon_of(sigma: float, delta: float = DELTA) -> float:
-    """Return the smallest epsilon of noise on the grid at this delta.
+    """Return the smallest epsilon for which noise on the integer grid is (epsilon, delta)-private.
 
     Parameters
     ----------

@@ -256,7 +256,7 @@ def test_doubled_foreign_and_mixed_shares_are_refused_by_name(shares, lists):
     other_start = start_of(POLICY.model_copy(update={"disorder": "MDD"}))
     wrong = {
         "is there 2 times": shares[0],
-        "made for another start": shares_of("OHSU", exchange=other_start),
+        "made for another base model": shares_of("OHSU", exchange=other_start),
         "is of round 'summer'": shares_of("OHSU", "summer"),
         "budget (2.0": shares_of("OHSU", epsilon=2.0),
         "1e-05)": shares_of("OHSU", delta=1e-5),
@@ -284,9 +284,9 @@ def test_a_hospital_is_who_it_was_before(shares, lists):
 def test_only_an_aggregator_of_the_start_closes_and_adds(shares, lists):
     mine = [share["Ministry"] for share in shares]
     given = (START_EXCHANGE, mine, key_of("somebody"))
-    with pytest.raises(ExchangeError, match="is of no aggregator of this start"):
+    with pytest.raises(ExchangeError, match="belongs to no aggregator of this base model"):
         aggregators.aggregate(*given, NOISE, lists["Ministry"])
-    with pytest.raises(ExchangeError, match="is of no aggregator of this start"):
+    with pytest.raises(ExchangeError, match="belongs to no aggregator of this base model"):
         aggregators.close(*given, SIZE, lists["Ministry"])
 
 
@@ -362,5 +362,5 @@ def test_a_withdrawal_by_another_makes_no_round_void(shares, lists):
 def test_an_unsigned_start_gets_no_share():
     root = START_EXCHANGE.root.changed(key="", signature="")
     unsigned = Exchange(root, (), START_EXCHANGE.payloads)
-    with pytest.raises(ExchangeError, match="the start is not signed"):
+    with pytest.raises(ExchangeError, match="the base model is not signed"):
         shares_of("NYU", exchange=unsigned)
