@@ -284,9 +284,13 @@ def test_a_hospital_is_who_it_was_before(shares, lists):
 def test_only_an_aggregator_of_the_start_closes_and_adds(shares, lists):
     mine = [share["Ministry"] for share in shares]
     given = (START_EXCHANGE, mine, key_of("somebody"))
-    with pytest.raises(ExchangeError, match="belongs to no aggregator of this base model"):
+    with pytest.raises(
+        ExchangeError, match="belongs to no aggregator of this base model"
+    ):
         aggregators.aggregate(*given, NOISE, lists["Ministry"])
-    with pytest.raises(ExchangeError, match="belongs to no aggregator of this base model"):
+    with pytest.raises(
+        ExchangeError, match="belongs to no aggregator of this base model"
+    ):
         aggregators.close(*given, SIZE, lists["Ministry"])
 
 
