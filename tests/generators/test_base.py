@@ -112,7 +112,7 @@ def test_degenerate_sites_never_give_nan(generator) -> None:
         assert torch.isfinite(out.fc).all()
     if generator.needs_public:  # the start knows both classes
         return
-    with pytest.raises(DataError, match="diagnosis 1 was asked"):
+    with pytest.raises(DataError, match="samples of diagnosis 1 are requested"):
         generator.sample(state, torch.tensor([1]), torch_rng(1))
 
 

@@ -2,18 +2,21 @@
 
 To add one, write its file here or register it as an entry point of ``fcforge.generators``.
 
-=============  ==========================================================  =================
-name           model                                                       valid by
-=============  ==========================================================  =================
-fcm_vae        graph-transformer VAE (paper; three variants)               off-log (stable)
-regate         regression graph auto-encoder (paper's rival)               nothing
-brainnetgan    WGAN-GP with cross-shaped kernels (paper's rival)           nothing
-gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      construction
-corr_gauss     class Gaussian in off-log coordinates                       construction
-bootstrap      real subjects drawn again (leaky reference)                 being real
-edge_gauss     independent edges (calibration point)                       nothing
-contributed    public subjects and the site's contribution                 construction
-=============  ==========================================================  =================
+=============  ======================================================  ======================
+name           model                                                   valid samples
+=============  ======================================================  ======================
+fcm_vae        graph-transformer VAE (the paper's; three variants)     in the variant stable
+regate         regression graph auto-encoder (rival in the paper)      no
+brainnetgan    WGAN with cross-shaped kernels (rival in the paper)     no
+gr_spd_gan     graph-regularised WGAN (rival in the paper)             yes, by construction
+corr_gauss     Gaussian of each class in off-log coordinates           yes, by construction
+bootstrap      real subjects drawn again (reference that leaks all)    yes, they are real
+edge_gauss     independent edges (reference without networks)          no
+contributed    public subjects and the site's contribution             yes, by construction
+=============  ======================================================  ======================
+
+A sample is valid if it is a correlation matrix: positive semidefinite with unit diagonal. Off-log
+coordinates (`fcforge.generators.coordinates`) are edges of the matrix logarithm.
 """
 
 from fcforge.base_model.public_subjects import PublicSubjects
@@ -28,13 +31,19 @@ GENERATORS: Registry[type[Generator]] = registered(__name__, Generator)
 def make_generator(
     component: Component, public: PublicSubjects | None = None
 ) -> Generator:
-    """Return the generator of that name with those parameters; `ConfigError` names the nearest.
+    """Build the generator that a config names.
 
     Parameters
     ----------
     component : Component
+        Name and settings of the generator.
     public : PublicSubjects, optional
         Public subjects of the run, for a generator with ``needs_public``.
+
+    Raises
+    ------
+    ConfigError
+        If the name is unknown (the message names the nearest one) or a setting is wrong.
 
     Examples
     --------

@@ -1,4 +1,8 @@
-"""The contract of a generator of FC matrices."""
+"""The contract of a generator of FC matrices, and functions that several generators share.
+
+Shapes: n subjects, R ROIs, K classes. A lane is one network among several that train in parallel;
+here each lane is the generator of one site.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,10 +23,8 @@ from fcforge.nn.tensors import from_named, to_named
 RNG = torch.Generator
 RNGs = Sequence[RNG]
 N_CLASSES = 2
-DIAGNOSTICS = (
-    "active_units",
-    "latent_share",
-)  # fields of a model that describe training
+# fields of a fitted model that describe how its training went
+DIAGNOSTICS = ("active_units", "latent_share")
 
 
 class GeneratorState(NamedTuple):
@@ -30,10 +32,10 @@ class GeneratorState(NamedTuple):
 
     Attributes
     ----------
-    counts : Tensor of shape (n_classes,)
-        Training subjects of each class; a class with 0 cannot be sampled.
+    counts : Tensor of shape (K,)
+        Number of training subjects of each class; a class with 0 cannot be sampled.
     model : NamedTuple
-        What the generator has learned, a `Generator.state_type`.
+        The learned numbers, of the type `Generator.state_type`.
     """
 
     counts: Tensor
@@ -55,12 +57,12 @@ class GeneratorState(NamedTuple):
 
 @dataclass(frozen=True)
 class Generator(Checked, ABC):
-    """Generator of FC matrices: frozen hyper-parameters and pure functions of its state.
+    """Generator of FC matrices: settings that never change, and pure functions of a fitted state.
 
     One generator is fitted per site, on that site's training subjects alone. A subclass must set
-    `name` and `state_type` and implement `learn` (or `learn_lanes`) and `draw`; checks of the site
-    and of the diagnoses to draw are made here. `fcforge.generators.standalone` wraps a generator
-    for use on numpy arrays.
+    `name` and `state_type` and implement `learn` (or `learn_lanes`) and `draw`. This class checks
+    the site before `learn` and the diagnoses before `draw`. `fcforge.generators.standalone` wraps
+    a generator for use on numpy arrays.
 
     Attributes
     ----------
@@ -72,13 +74,13 @@ class Generator(Checked, ABC):
     state_type : type
         NamedTuple of tensors and dictionaries of tensors that `learn` returns.
     releases : {"real subjects", "synthetic subjects"}
-        What samples disclose.
+        Whose data the samples are: copies of real subjects, or drawn from a model.
     min_subjects : int
-        Fewest training subjects.
+        Smallest number of training subjects that can be fitted.
     needs_public : bool
-        Whether it draws from the public subjects of the run.
+        Whether its samples use the public subjects of the run.
     learns : tuple of str
-        Kinds of target it can condition on.
+        Kinds of target whose values may be given to `draw`.
     """
 
     kind: ClassVar[str] = "generator"
@@ -94,15 +96,36 @@ class Generator(Checked, ABC):
 
     # -- a subclass implements draw, and learn or learn_lanes -------------------------------------
     def learn(self, batch: FCBatch, rng: RNG) -> Any:
-        """Fit one checked site and return a `state_type`."""
-        raise NotImplementedError
+        """Fit one site whose subjects have been checked.
 
-    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[Any]:
-        """Fit checked sites of equal ROIs, in the same steps or one after another.
+        Parameters
+        ----------
+        batch : FCBatch
+            The site's training subjects.
+        rng : torch.Generator
+            Source of all random numbers of the fit.
 
         Returns
         -------
-        list of `state_type`
+        NamedTuple
+            An instance of `state_type`.
+        """
+        raise NotImplementedError
+
+    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[Any]:
+        """Fit several checked sites of the same ROIs, in the same steps or one after another.
+
+        Parameters
+        ----------
+        batches : sequence of FCBatch
+            Training subjects of each site.
+        rngs : sequence of torch.Generator
+            Source of random numbers of each site.
+
+        Returns
+        -------
+        list of NamedTuple
+            An instance of `state_type` for each site.
         """
         return [
             self.learn(batch, rng) for batch, rng in zip(batches, rngs, strict=True)
@@ -110,13 +133,14 @@ class Generator(Checked, ABC):
 
     @abstractmethod
     def draw(self, model: Any, y: Tensor, rng: RNG) -> Tensor:
-        """Draw FC matrices of diagnoses that the site had.
+        """Draw one FC matrix for each diagnosis of `y`.
 
         Parameters
         ----------
         model : NamedTuple
-            The `state_type` that `learn` returned.
+            The instance of `state_type` that `learn` returned.
         y : Tensor of shape (n,)
+            Diagnoses that the site's training subjects had.
         rng : torch.Generator
 
         Returns
@@ -126,11 +150,30 @@ class Generator(Checked, ABC):
 
     # -- callers use these ------------------------------------------------------------------------
     def fit(self, batch: FCBatch, rng: RNG) -> GeneratorState:
-        """Learn from one site's training subjects; raise `DataError` if they cannot be used."""
+        """Fit one site's training subjects; raise `DataError` if they cannot be used.
+
+        Parameters
+        ----------
+        batch : FCBatch
+        rng : torch.Generator
+            Source of all random numbers of the fit.
+        """
         return self.fit_lanes([batch], [rng])[0]
 
     def fit_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """Fit several sites, each as if it were alone.
+
+        Parameters
+        ----------
+        batches : sequence of FCBatch
+            Training subjects of each site.
+        rngs : sequence of torch.Generator
+            Source of random numbers of each site.
+
+        Returns
+        -------
+        list of GeneratorState
+            One for each site.
 
         Raises
         ------
@@ -151,16 +194,22 @@ class Generator(Checked, ABC):
     ) -> FCBatch:
         """Draw one synthetic subject per diagnosis, symmetric with unit diagonal.
 
-        Random numbers are drawn where `rng` is, so that every device makes the same subjects up to
-        rounding.
+        Random numbers are drawn on the device of `rng`. With one `rng` on the CPU, every device
+        therefore makes the same subjects up to rounding.
 
         Parameters
         ----------
         state : GeneratorState
         y : Tensor of shape (n,)
+            Diagnoses.
         rng : torch.Generator
         device : torch.device or str, optional
-            Where subjects are made; by default where the state is.
+            Device that makes the subjects; by default the state's.
+
+        Raises
+        ------
+        DataError
+            If no training subject had one of the diagnoses.
         """
         state = state if device is None else state.to(device)
         y = self.check_y(y, state.counts)
@@ -168,40 +217,78 @@ class Generator(Checked, ABC):
             return FCBatch(self.draw(state.model, y, rng), y)
 
     def read_state(self, named: dict[str, Tensor]) -> GeneratorState:
-        """Rebuild a state from its `GeneratorState.named` tensors; KeyError if one is missing."""
+        """Rebuild a state from the tensors that `GeneratorState.named` returned.
+
+        Parameters
+        ----------
+        named : dict of Tensor
+
+        Raises
+        ------
+        KeyError
+            If a tensor is missing.
+        """
         model = from_named(self.state_type, named, "model.")
         return GeneratorState(named["counts"], model)
 
     def check_site(self, batch: FCBatch) -> Tensor:
-        """Return the number of subjects per class (K,), or raise `DataError`.
+        """Check a site's subjects and count them by class.
 
         A site of one class is accepted: the generator then makes that class alone and `check_y`
         refuses the other.
+
+        Returns
+        -------
+        Tensor of shape (K,)
+            Number of subjects of each class.
+
+        Raises
+        ------
+        DataError
+            If the subjects are too few or their FC is no correlation.
         """
         if len(batch) < self.min_subjects:
             raise DataError(
-                f"{len(batch)} training subjects are too few (at least {self.min_subjects}).",
+                f"{len(batch)} training subjects are too few; {self.min_subjects} are needed.",
                 where=self.where(),
                 do="Merge the site with another one or leave it out.",
             )
         largest = float(batch.fc.abs().max())
         if not largest <= 1.0 + 1e-3:  # NaN is not
             raise DataError(
-                f"FC reaches {largest:.3g}, so it is not a correlation.",
+                f"the largest FC value is {largest:.3g}, so FC is not a correlation.",
                 where=self.where(),
-                do="Give Pearson correlations, not Fisher z. Confounds fitted on few people leave "
-                "such matrices, too: fit them on public people ([base_model]), or remove fewer.",
+                do="Give Pearson correlations, not Fisher z. Removing confounds that were fitted on "
+                "few subjects can also leave such values: fit them on public subjects "
+                "([base_model]), or remove fewer confounds.",
             )
         return torch.bincount(batch.y, minlength=N_CLASSES)
 
     def check_y(self, y: Tensor, counts: Tensor) -> Tensor:
-        """Return `y` as int64 on the state's device; raise `DataError` for a class without subjects."""
+        """Check the diagnoses of a sample and move them to the state's device.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n,)
+            Diagnoses to draw.
+        counts : Tensor of shape (K,)
+            Number of training subjects of each class.
+
+        Returns
+        -------
+        Tensor of shape (n,), int64
+
+        Raises
+        ------
+        DataError
+            If no training subject had one of the diagnoses.
+        """
         y = y.to(device=counts.device, dtype=torch.int64)
-        had = counts.nonzero()[:, 0]
-        missing = y[~torch.isin(y, had)].unique().tolist()
+        trained = counts.nonzero()[:, 0]
+        missing = y[~torch.isin(y, trained)].unique().tolist()
         if missing:
             raise DataError(
-                f"diagnosis {missing[0]} was asked for but no training subject had it.",
+                f"samples of diagnosis {missing[0]} are requested, but no training subject had it.",
                 where=self.where(),
                 do="Sample only diagnoses that the site had.",
             )
@@ -213,7 +300,7 @@ class Generator(Checked, ABC):
         Parameters
         ----------
         model : NamedTuple
-            The fitted `state_type`.
+            The fitted instance of `state_type`.
         """
         return {}
 
@@ -223,59 +310,79 @@ class Generator(Checked, ABC):
         return cls.learn_lanes is not Generator.learn_lanes
 
     def diagnoses(self, model: Any, y: Tensor, n: int) -> Tensor:
-        """Return labels (n,) in the class shares of `y`, at least one of each class that `y` has.
+        """Return labels for a synthetic set with the class shares of the training subjects.
+
+        Nothing is random: shares are rounded so that each class of `y` occurs at least once.
 
         Parameters
         ----------
         model : NamedTuple
-            The fitted `state_type`.
-        y : Tensor
+            The fitted instance of `state_type`; a subclass may take the shares from it.
+        y : Tensor of shape (n_training,)
             Labels of the training subjects.
         n : int
             Size of the synthetic set.
+
+        Returns
+        -------
+        Tensor of shape (n,)
+            Labels in ascending order.
         """
         patients = float(y.float().mean())
         if classes_of(y) == N_CLASSES and 0 < patients < 1:
             return in_shares(patients, n)
         counts = torch.bincount(y).cpu()
-        middles = (torch.arange(n) + 0.5) / n
-        drawn = torch.searchsorted(torch.cumsum(counts, 0) / counts.sum(), middles)
+        quantiles = (torch.arange(n) + 0.5) / n
+        labels = torch.searchsorted(torch.cumsum(counts, 0) / counts.sum(), quantiles)
         present = torch.nonzero(counts)[:, 0]
-        missing = present[~torch.isin(present, drawn)]
-        drawn[n - len(missing) :] = missing
-        return drawn.sort().values
+        missing = present[~torch.isin(present, labels)]
+        labels[n - len(missing) :] = missing
+        return labels.sort().values
 
     def diagnostics(self, state: GeneratorState) -> dict[str, float]:
-        """Return the model's `DIAGNOSTICS` as plain numbers."""
+        """Return those of the fields `DIAGNOSTICS` that the fitted model has, as numbers by name."""
         model = state.model
         return {k: float(getattr(model, k)) for k in DIAGNOSTICS if hasattr(model, k)}
 
 
 def in_shares(patients: float, n: int) -> Tensor:
-    """Return labels (n,), controls first, with at least one of each class.
+    """Return labels (n,) of controls (0), then of patients (1), at least one of each.
 
     Parameters
     ----------
     patients : float
-        Share of patients.
+        Share of patients, which is rounded to whole subjects.
     n : int
+        Number of labels, at least 2.
     """
     count = min(max(round(n * patients), 1), n - 1)
     return (torch.arange(n) >= n - count).long()
 
 
 def classes_of(y: Tensor) -> int:
-    """Return the number of classes of labels: two, or more where a label is beyond 1."""
+    """Return the number of classes that labels come from: two, or more if a label is above 1."""
     return max(N_CLASSES, int(y.max()) + 1)
 
 
 def normal(*shape: int, rng: RNG, to: torch.device | None = None) -> Tensor:
-    """Draw standard normal numbers on the device of `rng`, then move them `to` another device."""
+    """Draw standard normal numbers of a shape.
+
+    Parameters
+    ----------
+    *shape : int
+    rng : torch.Generator
+        Numbers are drawn on its device.
+    to : torch.device, optional
+        Device to which they are moved.
+    """
     return torch.randn(*shape, generator=rng, device=rng.device).to(to or rng.device)
 
 
 def device_rng(rng: RNG, device: torch.device) -> RNG:
-    """Return a generator on `device` seeded from `rng`; `rng` itself on its own device."""
+    """Return a random number generator on `device`.
+
+    It is `rng` itself if that is on such a device, else a new one with a seed drawn from `rng`.
+    """
     if rng.device.type == device.type:
         return rng
     seed = int(torch.randint(2**62, (1,), generator=rng))
@@ -283,12 +390,12 @@ def device_rng(rng: RNG, device: torch.device) -> RNG:
 
 
 def trainable(params: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    """Return leaf copies on `device` that require gradients."""
+    """Return a network's parameters on `device` as leaf tensors that require gradients."""
     return {k: v.to(device).requires_grad_() for k, v in params.items()}
 
 
 def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    """Take one step of an optimiser down the gradient of `loss`."""
+    """Compute the gradient of `loss` and take one step of the optimiser."""
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()

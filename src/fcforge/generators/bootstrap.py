@@ -1,4 +1,4 @@
-"""Bootstrap: training subjects drawn again, the reference that leaks everything."""
+"""Bootstrap: real training subjects drawn again, the reference that discloses everything."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from fcforge.generators.base import RNG, FCBatch, Generator
 
 
 class BootstrapState(NamedTuple):
-    """The site's training subjects: FC (n, R, R) and diagnoses (n,)."""
+    """The site's n training subjects: FC (n, R, R) of R ROIs and diagnoses (n,)."""
 
     fc: Tensor
     y: Tensor
@@ -20,7 +20,8 @@ class BootstrapState(NamedTuple):
 class Bootstrap(Generator):
     """Generator that draws training subjects of the requested class with replacement.
 
-    The upper end of every fidelity scale and of every privacy risk: its state *is* the site.
+    Its state *is* the site's data. It marks the upper end of every scale of fidelity and of every
+    scale of privacy risk.
     """
 
     name = "bootstrap"
@@ -30,15 +31,15 @@ class Bootstrap(Generator):
     min_subjects = 1
 
     def learn(self, batch: FCBatch, rng: RNG) -> BootstrapState:
-        """Keep the subjects."""
+        """Store a copy of the subjects."""
         return BootstrapState(batch.fc.clone(), batch.y.clone())
 
     def draw(self, model: BootstrapState, y: Tensor, rng: RNG) -> Tensor:
-        """Draw a random training subject of each requested class."""
-        index = torch.zeros_like(y)
+        """Return FC (n, R, R) of random training subjects with the diagnoses y (n,)."""
+        rows = torch.zeros_like(y)
         for label in y.unique():
-            pool = (model.y == label).nonzero().flatten()
-            places = y == label
-            drawn = torch.randint(len(pool), (int(places.sum()),), generator=rng)
-            index[places] = pool[drawn.to(y.device)]
-        return model.fc[index]
+            candidates = (model.y == label).nonzero().flatten()
+            wanted = y == label
+            drawn = torch.randint(len(candidates), (int(wanted.sum()),), generator=rng)
+            rows[wanted] = candidates[drawn.to(y.device)]
+        return model.fc[rows]

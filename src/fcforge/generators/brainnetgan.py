@@ -1,8 +1,11 @@
-"""BrainNetGAN: a Wasserstein GAN with BrainNetCNN's cross-shaped kernels.
+"""BrainNetGAN (Li et al. 2021): a Wasserstein GAN with BrainNetCNN's cross-shaped kernels.
 
-Our reconstruction (generators.md 1.2): no code is public and only the abstract was readable. The
-critic's sizes are those of a public WGAN with the same layers; the generator, the conditioning
-on the diagnosis, the edge baseline and the schedule are ours.
+This is a reconstruction: no code is public and only the abstract was readable. The critic's sizes
+are those of a public WGAN with the same layers. The generator, its conditioning on the diagnosis,
+the baseline of each edge and the training schedule are ours.
+
+An edge-to-edge layer gives each edge (i, j) a weighted sum over all edges of ROI i and of ROI j, the
+cross of row i and column j. Shapes: n subjects, R ROIs, E = R(R-1)/2 edges.
 """
 
 from dataclasses import dataclass
@@ -28,17 +31,33 @@ class BrainNetGANState(NamedTuple):
 
 
 def _leaky(x: Tensor) -> Tensor:
+    """Apply the leaky ReLU with slope 0.33."""
     return torch.nn.functional.leaky_relu(x, 0.33)
 
 
 def _onehot(y: Tensor) -> Tensor:
+    """Return labels y (n,) as indicators (n, 2)."""
     return torch.eye(N_CLASSES, device=y.device)[y]
 
 
 def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
-    """Score subjects: two edge-to-edge layers, edge-to-node, node-to-graph, two linear ones.
+    """Return the critic's scores of subjects: higher for those that look real.
 
-    The diagnosis enters after the node-to-graph layer.
+    The layers are two edge-to-edge ones, edge-to-node, node-to-graph and two linear ones. The
+    diagnosis enters after the node-to-graph layer.
+
+    Parameters
+    ----------
+    p : dict of Tensor
+        Parameters of the critic.
+    x : Tensor of shape (n, R, R)
+        FC.
+    y : Tensor of shape (n,)
+        Diagnoses.
+
+    Returns
+    -------
+    Tensor of shape (n,)
     """
     x = _leaky(edge_to_edge(p, "e2e1", x[:, None]))
     x = _leaky(edge_to_edge(p, "e2e2", x))
@@ -51,7 +70,25 @@ def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
 
 
 def generate(p: Params, noise: Tensor, y: Tensor) -> Tensor:
-    """Map noise and diagnosis to node features, then to edges by one edge-to-edge layer and tanh."""
+    """Return the generator's FC matrices for noise and diagnoses.
+
+    Noise and diagnosis are mapped linearly to 8 features of every ROI. Sums of the features of two
+    ROIs pass through one edge-to-edge layer and become edges by tanh.
+
+    Parameters
+    ----------
+    p : dict of Tensor
+        Parameters of the generator.
+    noise : Tensor of shape (n, n_noise)
+        Standard normal.
+    y : Tensor of shape (n,)
+        Diagnoses.
+
+    Returns
+    -------
+    Tensor of shape (n, R, R)
+        Symmetric with unit diagonal.
+    """
     h = affine(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(-1, (8, -1))
     x = _leaky(h[:, :, :, None] + h[:, :, None, :])
     x = _leaky(edge_to_edge(p, "e2e", x))
@@ -65,18 +102,18 @@ def generate(p: Params, noise: Tensor, y: Tensor) -> Tensor:
 @limits(width=at_least(1))
 @dataclass(frozen=True)
 class BrainNetGAN(WGAN):
-    """Conditional WGAN-GP on FC matrices (Li et al. 2021).
+    """Wasserstein GAN with gradient penalty on FC matrices, conditional on the diagnosis.
 
     Parameters
     ----------
     steps, n_critic, batch_size, lr, noise
-        As in `WGAN`; 3,000 steps are Gulrajani's order of size, the default is what two CPU
-        cores do in minutes.
+        As in `WGAN`. The default number of steps takes two CPU cores some minutes; Gulrajani et
+        al. (2017) use 3,000 and more.
     width : int
         Channels of the critic's first layer (the second has twice as many).
     project : {"none", "clip"}
-        Samples are not positive semidefinite by construction. "clip" raises their eigenvalues and
-        restores the unit diagonal.
+        Samples need not be positive semidefinite. "clip" raises their eigenvalues to at least 0.001
+        and restores the unit diagonal.
     """
 
     name = "brainnetgan"
@@ -87,21 +124,22 @@ class BrainNetGAN(WGAN):
     project: Literal["none", "clip"] = "none"
 
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
-        """Draw both networks; edge baselines start at the mean FC."""
+        """Draw the parameters of both networks; edge baselines start at the mean Fisher-z edges."""
         rois = batch.n_rois
-        gen = init_linear(rng, "nodes", self.noise + N_CLASSES, 8 * rois, bias="zero")
-        gen |= init_edge_to_edge(rng, "e2e", 8, 16, rois)
-        gen |= init_linear(rng, "mix", 16, 1, bias="zero")
-        gen["baseline"] = fisher_z(edges(batch.fc)).mean(0).cpu()
-        cri = init_edge_to_edge(rng, "e2e1", 1, self.width, rois)
-        cri |= init_edge_to_edge(rng, "e2e2", self.width, 2 * self.width, rois)
-        cri |= init_linear(rng, "e2n", 2 * self.width * rois, 1, bias="zero")
-        cri |= init_linear(rng, "n2g", rois, 256, bias="zero")
-        cri |= init_linear(rng, "fc1", 256 + N_CLASSES, 128, bias="zero")
-        cri |= init_linear(rng, "fc2", 128, 1, bias="zero")
-        return gen, cri
+        n_in = self.noise + N_CLASSES
+        generator = init_linear(rng, "nodes", n_in, 8 * rois, bias="zero")
+        generator |= init_edge_to_edge(rng, "e2e", 8, 16, rois)
+        generator |= init_linear(rng, "mix", 16, 1, bias="zero")
+        generator["baseline"] = fisher_z(edges(batch.fc)).mean(0).cpu()
+        scorer = init_edge_to_edge(rng, "e2e1", 1, self.width, rois)
+        scorer |= init_edge_to_edge(rng, "e2e2", self.width, 2 * self.width, rois)
+        scorer |= init_linear(rng, "e2n", 2 * self.width * rois, 1, bias="zero")
+        scorer |= init_linear(rng, "n2g", rois, 256, bias="zero")
+        scorer |= init_linear(rng, "fc1", 256 + N_CLASSES, 128, bias="zero")
+        scorer |= init_linear(rng, "fc2", 128, 1, bias="zero")
+        return generator, scorer
 
     def draw(self, model: BrainNetGANState, y: Tensor, rng: RNG) -> Tensor:
-        """Generate FC, projected if `project` asks for it."""
+        """Return generated FC (n, R, R) of diagnoses y (n,), projected as `project` says."""
         fc = from_edges(edges(self.generate(model.network, y, rng)))
         return clip_to_correlation(fc) if self.project == "clip" else fc

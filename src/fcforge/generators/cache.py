@@ -1,4 +1,7 @@
-"""Fit a generator once per (generator, subjects, seed): a cache keyed by content."""
+"""A cache of fitted generators, keyed by the content of settings, subjects and seed.
+
+Equal fits are made once. Several sites may be fitted as lanes: networks that train in parallel.
+"""
 
 import hashlib
 import json
@@ -18,18 +21,30 @@ from fcforge.generators.base import FCBatch, Generator, GeneratorState
 
 # Bump when a change of code makes old states wrong.
 VERSION = 2
-LANES = 32  # trained side by side on a GPU
+LANES = 32  # sites whose generators train in parallel on a GPU
 CHECKSUM = "sha256"  # name in the file's metadata
 
 _memory: dict[str, GeneratorState] = {}
 
 
 def fit_key(generator: Generator, batch: FCBatch, seed: int) -> str:
-    """Return the SHA-256 of generator, settings, FC, diagnoses and seed (64 hex digits)."""
+    """Return the key of a fit: SHA-256 of generator, settings, FC, diagnoses and seed.
+
+    Parameters
+    ----------
+    generator : Generator
+    batch : FCBatch
+        Training subjects.
+    seed : int
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
     digest = _settings_digest(generator, seed=seed, shape=list(batch.fc.shape))
     for part in (batch.fc, batch.y):
         digest.update(part.detach().cpu().contiguous().numpy().tobytes())
-
     return digest.hexdigest()
 
 
@@ -57,7 +72,7 @@ def fit_cached(
     seed_names: Sequence[str | int],
     folder: str | os.PathLike[str] | None = None,
 ) -> GeneratorState:
-    """Return the state of `generator` fitted on `batch`, from the cache where it is there.
+    """Return the state of `generator` fitted on `batch`, from the cache if possible.
 
     Parameters
     ----------
@@ -65,10 +80,11 @@ def fit_cached(
     batch : FCBatch
         One site's training subjects.
     seed_names : sequence
-        ``(seed, *names)`` as for `fcforge.core.randomness.torch_rng`, e.g. ``(0, "NYU")``.
+        A seed and names from which the seed of the fit is derived, as for
+        `fcforge.core.randomness.torch_rng`; e.g. ``(0, "NYU")``.
     folder : path, optional
-        Where states are kept as ``<key>.safetensors``, written whole or not at all; without
-        it they live in this process.
+        Folder of the cache, with a file ``<key>.safetensors`` per state, written whole or not at
+        all. Without it, states are kept in the memory of this process.
     """
     seed = _seed(seed_names)
     key = fit_key(generator, batch, seed)
@@ -83,7 +99,7 @@ def fit_cached(
 
 
 def _seed(names: Sequence[str | int]) -> int:
-    """Return the seed of a fit with these ``(seed, *names)``."""
+    """Return the seed of a fit, derived from ``(seed, *names)``."""
     return derive(int(names[0]), "generator", *names[1:])
 
 
@@ -93,7 +109,7 @@ def fit_together(
     folder: str | os.PathLike[str],
     device: torch.device | str,
 ) -> int:
-    """Fit on `device`, as lanes, the states that `fit_cached` would not find in the folder.
+    """Fit the states that are missing in the cache, `LANES` sites at a time.
 
     Parameters
     ----------
@@ -101,6 +117,9 @@ def fit_together(
     requests : sequence of (batch, seed_names)
         As for `fit_cached`; equal ones are fitted once.
     folder : path
+        Folder of the cache.
+    device : torch.device or str
+        Device that trains.
 
     Returns
     -------
@@ -114,9 +133,9 @@ def fit_together(
             missing[path] = batch, _seed(names)
     paths = list(missing)
     for group in (paths[i : i + LANES] for i in range(0, len(paths), LANES)):
-        work = [missing[path] for path in group]
-        batches = [batch.to(device) for batch, _ in work]
-        rngs = [torch.Generator().manual_seed(seed) for _, seed in work]
+        fits = [missing[path] for path in group]
+        batches = [batch.to(device) for batch, _ in fits]
+        rngs = [torch.Generator().manual_seed(seed) for _, seed in fits]
         for path, state in zip(group, generator.fit_lanes(batches, rngs), strict=True):
             write_tensors(path, state.named())
     return len(paths)
@@ -125,7 +144,19 @@ def fit_together(
 def read_state(
     generator: Generator, path: Path, device: torch.device | str = "cpu"
 ) -> GeneratorState:
-    """Read a state that `fit_together` wrote; `StoreError` if the file is damaged."""
+    """Read a state that `fit_together` wrote.
+
+    Parameters
+    ----------
+    generator : Generator
+    path : Path
+    device : torch.device or str
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged or lacks a tensor.
+    """
     named = read_tensors(path, device)
     try:
         return generator.read_state(named)
@@ -158,7 +189,7 @@ def write_tensors(
 
 
 def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """Read tensors written by `write_tensors`; `StoreError` if the file is damaged."""
+    """Read tensors by name, written by `write_tensors`; raise `StoreError` if the file is damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -168,17 +199,17 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
         size = int.from_bytes(data[:8], "little")
         written = json.loads(data[8 : 8 + size])["__metadata__"][CHECKSUM]
         if written != _checksum(tensors):
-            raise ValueError("its content is not what was written")
+            raise ValueError("its content does not have the checksum of its header")
     except (SafetensorError, ValueError, KeyError) as error:
         raise StoreError(
-            f"damaged tensors ({error}).", where=path, do="Delete the file."
+            f"the tensors are damaged ({error}).", where=path, do="Delete the file."
         ) from error
     # the file's order is arbitrary
     return {name: value.to(device) for name, value in sorted(tensors.items())}
 
 
 def is_stored(path: Path) -> bool:
-    """Return whether tensors are stored; a damaged file is deleted, to be made again."""
+    """Return whether a file holds intact tensors; a damaged file is deleted, to be made again."""
     if not path.exists():
         return False
     try:
@@ -190,6 +221,7 @@ def is_stored(path: Path) -> bool:
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of names, types, shapes and values of tensors."""
     digest = hashlib.sha256()
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())

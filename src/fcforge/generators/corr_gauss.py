@@ -1,6 +1,7 @@
-"""corr_gauss: a class-conditional Gaussian whose every sample is a correlation matrix.
+"""corr_gauss: a Gaussian for each class whose every sample is a correlation matrix.
 
-There are far more dimensions than subjects.
+It works in off-log coordinates (`fcforge.generators.coordinates`), of which there are far more than
+subjects. Shapes: n subjects, R ROIs, E = R(R-1)/2 edges, K classes, k factors.
 """
 
 from dataclasses import dataclass
@@ -26,17 +27,17 @@ class CorrGaussState(NamedTuple):
 
     Attributes
     ----------
-    mean : Tensor of shape (K, p)
+    mean : Tensor of shape (K, E)
         Class means of the coordinates.
-    factors : Tensor of shape (k, p), float16
-    diagonal : Tensor of shape (p,)
-        Pooled covariance (`gaussian.residual_factors`).
+    factors : Tensor of shape (k, E), float16
+    diagonal : Tensor of shape (E,)
+        Covariance within classes, from `gaussian.residual_factors`.
     class_fc : Tensor of shape (K, R, R)
-        Mean FC of every class, to which samples are moved.
+        Mean FC of every class; samples are shifted so that they have these means.
     start : Tensor of shape (R,)
-        Where decoding starts.
+        First guess of the diagonal of log C in decoding.
     scale : Tensor, scalar
-        Factor of the noise.
+        Factor of the noise, from `matching.matched_scale`.
     """
 
     mean: Tensor
@@ -50,22 +51,24 @@ class CorrGaussState(NamedTuple):
 @limits(shrink=SHARE_BELOW_ONE, class_keep=at_least(0))
 @dataclass(frozen=True)
 class CorrGauss(Generator):
-    """Gaussian generator in off-log coordinates with class means and pooled shrunk covariance.
+    """Gaussian generator in off-log coordinates: a mean per class, one covariance for all.
 
     Parameters
     ----------
     shrink : float
-        C is replaced by (1 - a) C + a I before the logarithm (rank-deficient scans, flat ROIs).
-        Samples carry the same 2 % shrinkage.
+        FC C is replaced by (1 - shrink) C + shrink I before the logarithm, because C of a short scan
+        or of a ROI without signal is singular. Samples are shrunk alike.
     class_keep : float
-        Factor on the class difference; 1 is maximum likelihood.
+        Factor of the difference between classes; 1 is maximum likelihood.
 
     Notes
     -----
-    The noise is rescaled so that the mean within-class variance of the *edges* equals the training
-    subjects' (exp is not linear: without it the ratio is 0.85-0.95 on ABIDE), and every class of a
-    synthetic set (of 8 or more) is shifted so that its mean FC is that of the training subjects.
-    The state holds principal axes of n training subjects in n - 2 dimensions: treat it as
+    exp is not linear, so samples of the plain Gaussian would miss the site's moments. Therefore the
+    noise is scaled until the mean within-class variance of the *edges* equals the training subjects'
+    (on ABIDE the ratio is 0.85 to 0.95 otherwise), and every class of a synthetic set with 8 or more
+    members is shifted until its mean FC is that of the training subjects.
+
+    The state holds the principal axes of n training subjects in n - 2 dimensions: treat it as
     identifiable data. Release samples, not states.
     """
 
@@ -76,7 +79,7 @@ class CorrGauss(Generator):
     class_keep: float = 1.0
 
     def learn(self, batch: FCBatch, rng: RNG) -> CorrGaussState:
-        """Compute means and factors of the coordinates; seconds for 120 subjects."""
+        """Compute means and covariance of the coordinates; this takes seconds for 120 subjects."""
         x, start = off_log(batch.fc, self.shrink)
         factors, diagonal = residual_factors(x, batch.y)
         model = CorrGaussState(
@@ -90,12 +93,13 @@ class CorrGauss(Generator):
         y = matching_y(batch)
 
         def draw(scale: Tensor) -> Tensor:
+            """Draw FC of the diagnoses `y` with this scale of the noise."""
             return self.draw(model._replace(scale=scale), y, rng)
 
         return model._replace(scale=matched_scale(draw, batch, self.shrink))
 
     def draw(self, model: CorrGaussState, y: Tensor, rng: RNG) -> Tensor:
-        """Draw positive definite matrices with unit diagonal, one per diagnosis."""
+        """Draw positive definite FC (n, R, R) with unit diagonal for diagnoses y (n,)."""
         x = residual_noise(model.factors, model.diagonal, len(y), rng)
         x.mul_(model.scale).add_(model.mean[y])
         return decode(x, y, model.start, model.class_fc)

@@ -1,4 +1,7 @@
-"""Edge Gaussian: independent edges, the reference that has no network structure."""
+"""Edge Gaussian: independent edges, the reference that has no network structure.
+
+Shapes: n subjects, R ROIs, E = R(R-1)/2 edges, K classes.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +15,7 @@ from fcforge.graphs import edges, fisher_z, from_edges
 
 
 class EdgeGaussState(NamedTuple):
-    """Class means (K, p) of Fisher-z edges and their pooled standard deviation (p,)."""
+    """Class means (K, E) of Fisher-z edges and their pooled standard deviation (E,)."""
 
     mean: Tensor
     sd: Tensor
@@ -22,8 +25,8 @@ class EdgeGaussState(NamedTuple):
 class EdgeGauss(Generator):
     """Generator whose Fisher-z edges are normal with their class mean and pooled variance.
 
-    Edges are independent, so samples are never positive semidefinite and have no network
-    structure beyond the mean: a metric must be able to tell them from real FC.
+    Edges are independent, so samples are practically never positive semidefinite and have no network
+    structure beyond the mean. A metric of quality must be able to tell them from real FC.
     """
 
     name = "edge_gauss"
@@ -31,13 +34,13 @@ class EdgeGauss(Generator):
     learns = ("two classes", "more classes")
 
     def learn(self, batch: FCBatch, rng: RNG) -> EdgeGaussState:
-        """Compute class means and pooled variances."""
+        """Compute class means and pooled variances of the edges."""
         z = fisher_z(edges(batch.fc))
         sd = within_class_variance(z, batch.y).sqrt()
         return EdgeGaussState(class_means(z, batch.y), sd)
 
     def draw(self, model: EdgeGaussState, y: Tensor, rng: RNG) -> Tensor:
-        """Draw edges independently and map them back through tanh."""
+        """Draw FC (n, R, R) for diagnoses y (n,), every edge independently in Fisher z."""
         mean = model.mean[y]
         noise = normal(*mean.shape, rng=rng, to=y.device)
         return from_edges(torch.tanh(mean + model.sd * noise))

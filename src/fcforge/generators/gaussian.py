@@ -1,4 +1,7 @@
-"""Class means and covariances of high-dimensional coordinates, and noise with that covariance."""
+"""Class means and covariances of high-dimensional coordinates, and noise with that covariance.
+
+Shapes: n subjects, p coordinates (far more than subjects), K classes, k factors.
+"""
 
 import torch
 from torch import Tensor
@@ -7,17 +10,20 @@ from fcforge.generators.base import RNG, classes_of, normal
 
 
 def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
-    """Return the mean of every class (K, p).
-
-    A class without subjects gets the mean of the others.
+    """Return the mean of every class; a class without subjects gets the mean of all.
 
     Parameters
     ----------
     x : Tensor of shape (n, p)
     y : Tensor of shape (n,)
+        Classes.
     keep : float
-        Factor of the classes' differences from the grand mean; 1 is maximum likelihood.
+        Factor of the classes' differences from the mean over classes; 1 is maximum likelihood.
         docs/generators.md compares values on ABIDE: none is clearly better.
+
+    Returns
+    -------
+    Tensor of shape (K, p)
     """
     means = [
         x[y == c].mean(0) if bool((y == c).any()) else x.mean(0)
@@ -35,14 +41,15 @@ def residual_factors(
     .. math:: \Sigma = (1-\rho) F^\top F + \mathrm{diag}(d), \qquad
               d_e = s_e^2 - (1-\rho) (F^\top F)_{ee}
 
-    with F the principal axes of the residuals and s_e^2 the pooled variance of coordinate e: every
-    marginal variance is kept exactly while correlations are shrunk by rho towards independence
-    (Schaefer & Strimmer 2005).
+    where the k rows of F are the scaled principal axes of the residuals from class means, and s_e^2 is
+    the pooled variance of coordinate e. Every variance is kept exactly, while correlations are shrunk
+    by rho towards independence (Schaefer & Strimmer 2005).
 
     Parameters
     ----------
     x : Tensor of shape (n, p)
     y : Tensor of shape (n,)
+        Classes.
     shrink : float
         rho in [0, 1].
 
@@ -51,7 +58,7 @@ def residual_factors(
     factors : Tensor of shape (k, p)
         sqrt(1 - rho) F.
     diagonal : Tensor of shape (p,)
-        sqrt(d).
+        sqrt(d), a standard deviation per coordinate.
     """
     groups = [x[y == c] for c in y.unique()]
     residual = torch.cat([g - g.mean(0) for g in groups])
@@ -65,12 +72,13 @@ def residual_factors(
 
 
 def residual_noise(factors: Tensor, diagonal: Tensor, n: int, rng: RNG) -> Tensor:
-    """Draw noise F'e + sqrt(d) * e' without a p x p Cholesky factor.
+    """Draw noise with the covariance of `residual_factors`, without a p x p Cholesky factor.
 
     Parameters
     ----------
-    factors, diagonal : Tensor
-        From `residual_factors`.
+    factors : Tensor of shape (k, p)
+    diagonal : Tensor of shape (p,)
+        Both from `residual_factors`.
     n : int
         Number of draws.
     rng : torch.Generator
@@ -80,14 +88,14 @@ def residual_noise(factors: Tensor, diagonal: Tensor, n: int, rng: RNG) -> Tenso
     Tensor of shape (n, p)
     """
     device = diagonal.device
-    low = normal(n, len(factors), rng=rng, to=device) @ factors.to(diagonal)
-    # in place here and where it is used: several hundred subjects of 400 ROIs are 100 MB
-    own = normal(n, len(diagonal), rng=rng, to=device).mul_(diagonal)
-    return low.add_(own)
+    shared = normal(n, len(factors), rng=rng, to=device) @ factors.to(diagonal)
+    # in place here and in the callers: several hundred subjects of 400 ROIs are 100 MB
+    independent = normal(n, len(diagonal), rng=rng, to=device).mul_(diagonal)
+    return shared.add_(independent)
 
 
 def within_class_variance(x: Tensor, y: Tensor) -> Tensor:
-    """Return the pooled within-class variance of every column of x (n, p)."""
+    """Return the pooled within-class variance (p,) of every column of x (n, p), classes y (n,)."""
     groups = [x[y == c] for c in y.unique()]
     residuals = [g - g.mean(0) for g in groups]
     squares = torch.stack([r.square().sum(0) for r in residuals]).sum(0)

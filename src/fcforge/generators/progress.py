@@ -10,7 +10,14 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Call `listener` with (done, total, terms of the loss) whenever a fit inside makes progress."""
+    """Report the progress of all fits inside the ``with`` block to a listener.
+
+    Parameters
+    ----------
+    listener : callable or None
+        Takes the number of epochs or steps done, their total, and the terms of the loss by name.
+        None: nothing is reported.
+    """
     token = _listener.set(listener)
     try:
         yield
@@ -19,7 +26,15 @@ def listening(listener: Listener | None) -> Iterator[None]:
 
 
 def report(done: int, total: int, terms: Mapping[str, float]) -> None:
-    """Pass the progress of a fit to the listener, if there is one."""
+    """Pass the progress of a fit to the listener, if there is one.
+
+    Parameters
+    ----------
+    done, total : int
+        Number of epochs or steps, so far and in all.
+    terms : mapping of name to float
+        Terms of the loss.
+    """
     listener = _listener.get()
     if listener is not None:
         listener(done, total, terms)

@@ -1,11 +1,17 @@
 """ReGATE: the regression graph auto-encoder of Liu et al. (2021), adapted to FC.
 
-Structure from the public code (read for facts; generators.md 1.1), equations re-implemented. Ours:
-FC enters as FCM-VAE's intensity exp(standardised Fisher z) instead of fibre counts; edges instead
-of the full N x N vector; the dense N^2 x N^2 output layer (181 M weights at N = 116) becomes one
-scale and one bias per edge, as in the same group's GATE; neighbours are found in 1 - mean FC; z | y
-is sampled, not its mean taken; the factor weights and the offset are trained (in the public code
-they are not registered and stay at their start).
+The structure is that of the public code, the equations are implemented anew. The differences are:
+
+- The input of an edge is exp(standardised Fisher z), as in FCM-VAE, instead of a count of fibres.
+- Each edge enters once, instead of the full R x R matrix.
+- The dense output layer of R^2 x R^2 weights (181 million for 116 ROIs) becomes one scale and one bias
+  per edge, as in GATE by the same group.
+- The neighbours of a ROI are those with the highest mean FC.
+- z given the trait is sampled; the public code takes its mean.
+- Weights of the factors and the offset are trained. The public code does not register them as
+  parameters, so they stay at their initial values.
+
+Shapes: n subjects, R ROIs, E = R(R-1)/2 edges, d_z latent units. The trait is the diagnosis as a number.
 """
 
 from dataclasses import dataclass
@@ -38,14 +44,15 @@ class ReGATEState(NamedTuple):
     Attributes
     ----------
     network : dict of Tensor
+        Trained parameters.
     mask : Tensor of shape (R, R)
-        Neighbours of every ROI.
+        1 where two ROIs are neighbours (`neighbour_mask`).
     centre, unit : Tensor, scalar
-        Mean and spread of the Fisher-z edges.
+        Mean and standard deviation of all Fisher-z edges.
     y_mean, y_sd : Tensor, scalar
-        Mean and spread of the diagnosis.
+        Mean and standard deviation of the diagnosis.
     active_units : Tensor, scalar
-        Latent units whose mean moves over subjects.
+        Number of latent units whose mean varies over subjects.
     """
 
     network: Params
@@ -58,7 +65,14 @@ class ReGATEState(NamedTuple):
 
 
 def neighbour_mask(fc: Tensor, k: int) -> Tensor:
-    """1 where ROI j is ROI i itself or among its `k` nearest in 1 - mean FC, (R, R)."""
+    """Return a matrix (R, R) of 1 where ROI j is a neighbour of ROI i, else 0.
+
+    Parameters
+    ----------
+    fc : Tensor of shape (n, R, R)
+    k : int
+        Number of neighbours: the ROIs with the highest mean FC. A ROI is its own neighbour in addition.
+    """
     distance = 1.0 - fc.mean(0)
     distance.fill_diagonal_(-1.0)
     nearest = distance.topk(min(k + 1, fc.shape[-1]), largest=False).indices
@@ -66,20 +80,45 @@ def neighbour_mask(fc: Tensor, k: int) -> Tensor:
 
 
 def encode(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
-    """ReLU layer, then mean and log variance of q(z | x)."""
+    """Return mean and log variance, each (n, d_z), of the normal distribution q(z | x).
+
+    Parameters
+    ----------
+    p : dict of Tensor
+        Parameters of the network.
+    x : Tensor of shape (n, E)
+        exp(standardised Fisher z) of every edge.
+    """
     h = torch.relu(affine(p, "encoder", x))
     log_var = affine(p, "log_var", h)
     return affine(p, "mu", h), log_var.clamp(-8.0, 4.0)
 
 
 def log_rate(p: Params, z: Tensor, mask: Tensor) -> Tensor:
-    """eta_e = s_e (a_e + sum_r w_r u_ru u_rv) + b_e, u_r = sigmoid((M * W_r) sigmoid(V_r z))."""
+    """Return the decoder's logarithm of the Poisson rate of every edge.
+
+    For an edge e of ROIs u and v it is s_e (a_e + sum_r w_r x_ru x_rv) + b_e, where the sum is over
+    factors r and x_r = sigmoid((M * W_r) sigmoid(V_r z)).
+
+    Parameters
+    ----------
+    p : dict of Tensor
+        ``geometry`` V, ``neighbours`` W (rank, R, R), ``factor`` w, ``offset`` a, ``edge_scale`` s and
+        ``edge_bias`` b.
+    z : Tensor of shape (n, d_z)
+    mask : Tensor of shape (R, R)
+        M, from `neighbour_mask`.
+
+    Returns
+    -------
+    Tensor of shape (n, E)
+    """
     hidden = torch.sigmoid(affine(p, "geometry", z)).unflatten(-1, (-1, mask.shape[0]))
-    kernel = p["neighbours"] * mask  # (r, R, R)
-    u = torch.sigmoid(
+    kernel = p["neighbours"] * mask  # (rank, R, R)
+    x = torch.sigmoid(
         torch.einsum("nrj,rij->nri", hidden, kernel) + p["neighbours_bias"]
     )
-    gram = torch.einsum("nri,r,nrj->nij", u, p["factor"], u)
+    gram = torch.einsum("nri,r,nrj->nij", x, p["factor"], x)
     return p["edge_scale"] * (p["offset"] + edges(gram)) + p["edge_bias"]
 
 
@@ -95,21 +134,28 @@ def log_rate(p: Params, z: Tensor, mask: Tensor) -> Tensor:
 )
 @dataclass(frozen=True)
 class ReGATE(Generator):
-    """Poisson graph auto-encoder with a linear trait head; z | y by Bayes' rule.
+    """Graph auto-encoder with a Poisson likelihood and a linear head that predicts the trait.
+
+    Latent variables z of a given diagnosis are drawn by Bayes' rule.
 
     Parameters
     ----------
     d_z : int or None
-        Latent size; None takes the number of ROIs, as the public code.
-    rank, hidden, neighbours
-        Factors, encoder width, neighbours of the geometry mask.
+        Number of latent units; None takes the number of ROIs, as the public code does.
+    rank : int
+        Number of the decoder's factors.
+    hidden : int
+        Width of the encoder's hidden layer.
+    neighbours : int
+        Number of neighbours of a ROI (`neighbour_mask`).
     weight : float
-        Of reconstruction + KL against the trait loss.
-    epochs, batch_size, lr
-        Adam.
+        Weight of reconstruction and KL divergence; the squared error of the trait has the weight 1.
+    epochs, batch_size : int
+    lr : float
+        Learning rate of Adam.
     project : {"none", "clip"}
-        Samples are not positive semidefinite by construction. "clip" raises their eigenvalues and
-        restores the unit diagonal.
+        Samples need not be positive semidefinite. "clip" raises their eigenvalues to at least 0.001
+        and restores the unit diagonal.
     """
 
     name = "regate"
@@ -125,7 +171,7 @@ class ReGATE(Generator):
     project: Literal["none", "clip"] = "none"
 
     def learn(self, batch: FCBatch, rng: RNG) -> ReGATEState:
-        """Minimise weight (Poisson NLL + KL) + squared trait error."""
+        """Train the network on one site's subjects."""
         z = fisher_z(edges(batch.fc))
         y = batch.y.to(z.dtype)
         centre = z.mean()
@@ -142,6 +188,7 @@ class ReGATE(Generator):
         return ReGATEState(network, mask, centre, unit, y_mean, y_sd, active)
 
     def _train(self, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG) -> Params:
+        """Return the parameters that minimise `_loss`; its arguments are those of all subjects."""
         p = trainable(self._init(mask.shape[0], rng), x.device)
         optimiser = torch.optim.Adam(p.values(), lr=self.lr)
         rng = device_rng(rng, x.device)
@@ -152,6 +199,7 @@ class ReGATE(Generator):
         return p
 
     def _init(self, rois: int, rng: RNG) -> Params:
+        """Draw the parameters of an untrained network for `rois` ROIs."""
         p: Params = {}
         d_z = self.d_z or rois
         n_edges = rois * (rois - 1) // 2
@@ -171,6 +219,24 @@ class ReGATE(Generator):
     def _loss(
         self, p: Params, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG
     ) -> Tensor:
+        """Return the loss of a batch: weight * (Poisson term + KL) + squared error of the trait.
+
+        Parameters
+        ----------
+        p : dict of Tensor
+        x : Tensor of shape (n, E)
+            exp(standardised Fisher z) of every edge.
+        trait : Tensor of shape (n,)
+            Standardised diagnoses.
+        mask : Tensor of shape (R, R)
+            From `neighbour_mask`.
+        rng : torch.Generator
+
+        Returns
+        -------
+        Tensor, scalar
+            Sum over subjects.
+        """
         mu, log_var = encode(p, x)
         z = mu + (0.5 * log_var).exp() * normal(*mu.shape, rng=rng)
         eta = log_rate(p, z, mask).clamp(-10.0, 10.0)
@@ -180,7 +246,7 @@ class ReGATE(Generator):
         return self.weight * (poisson + kl_per_unit(mu, log_var).sum()) + trait_error
 
     def draw(self, model: ReGATEState, y: Tensor, rng: RNG) -> Tensor:
-        """Draw z | y, compute the log-rate and map it back to correlations."""
+        """Draw z for diagnoses y (n,) and map its log-rate back to FC (n, R, R)."""
         p = model.network
         noise = normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
         trait = (y.to(noise.dtype) - model.y_mean) / model.y_sd

@@ -1,7 +1,7 @@
 """Generators on numpy arrays: fit, sample, save and load without a run.
 
-`FCGenerator` wraps any registered generator, `FCMVAE` adds what only a variational auto-encoder
-offers. All numbers come from the pure functions of `fcforge.generators.base.Generator`.
+`FCGenerator` wraps any registered generator. `FCMVAE` is FCM-VAE, with an encoder and a training
+history in addition. All numbers come from `fcforge.generators.base.Generator`.
 """
 
 import inspect
@@ -27,7 +27,7 @@ from fcforge.generators.fcm_vae.base import VAE
 from fcforge.generators.progress import listening
 
 FORMAT = "fcforge generator 1"
-HEADER = "fcforge"  # key of the metadata in the safetensors file
+HEADER = "fcforge"  # key of our entry in the metadata of a safetensors file
 SYMMETRIC = 1e-4  # largest difference between an entry and its mirror image
 RandomState = int | np.random.RandomState | np.random.Generator | None
 
@@ -84,12 +84,13 @@ class FCGenerator:
         self.generator = make_generator(Component(name, settings))
 
     def __repr__(self) -> str:
-        words = [f"{k}={v!r}" for k, v in self._arguments().items()]
-        return f"{type(self).__name__}({', '.join(words)})"
+        shown = [f"{k}={v!r}" for k, v in self._arguments().items()]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def _arguments(self) -> dict[str, Any]:
-        own = {"name": self.name, **self.settings}
-        return {**own, "random_state": self.random_state}
+        """Return the arguments that `repr` shows, by name."""
+        first = {"name": self.name, **self.settings}
+        return {**first, "random_state": self.random_state}
 
     # -- fit and sample ---------------------------------------------------------------------------
     def fit(self, fc: np.ndarray, y: np.ndarray) -> Self:
@@ -109,8 +110,8 @@ class FCGenerator:
         Raises
         ------
         DataError
-            If the matrices are not finite, symmetric correlations, lengths differ, or there is a
-            single class.
+            If the matrices are not finite, symmetric correlations, if `fc` and `y` differ in length,
+            or if there is a single class.
         """
         matrices = checked_fc(fc)
         labels = np.asarray(y)
@@ -148,12 +149,17 @@ class FCGenerator:
         y : array-like of shape (n,)
             Diagnoses, of the classes seen in `fit`.
         random_state : int, RandomState, Generator or None
-            Seed of these samples. None continues the generator's own: a second call draws other
-            subjects, and a new fit starts again.
+            Seed of these samples. With None, each call after a fit draws other subjects, from the
+            generator's own seed and the number of the call.
 
         Returns
         -------
         ndarray of shape (n, n_rois, n_rois), float32
+
+        Raises
+        ------
+        DataError
+            If a diagnosis was not in the training data.
         """
         state = self._fitted()
         labels = np.asarray(y)
@@ -181,7 +187,15 @@ class FCGenerator:
     def _set(
         self, state: GeneratorState, classes: np.ndarray, n_rois: int, seed: int
     ) -> None:
-        """Take over a fitted state."""
+        """Store a fitted state and what belongs to it.
+
+        Parameters
+        ----------
+        state : GeneratorState
+        classes : ndarray of shape (n_classes,)
+            Labels in sorted order.
+        n_rois, seed : int
+        """
         self._state = state
         self._seed = seed
         self._calls = 0
@@ -199,8 +213,12 @@ class FCGenerator:
     def save(self, path: str | Path) -> None:
         """Write the fitted generator to a safetensors file; nothing is pickled.
 
-        The file holds what the generator has learned of the training subjects: keep it as you keep
-        their data, and share samples instead.
+        The file can disclose data of the training subjects: keep it as you keep their scans, and
+        share samples instead.
+
+        Parameters
+        ----------
+        path : path
         """
         state = self._fitted()
         header = {
@@ -215,7 +233,17 @@ class FCGenerator:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a generator written by `save`; `StoreError` if the file is damaged or foreign."""
+        """Read a generator that `save` has written.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        StoreError
+            If the file is damaged or was not written by `save`.
+        """
         header = _read_header(Path(path))
         settings = header["settings"]
         loaded = cls._of(header["name"], int(header["seed"]), settings)
@@ -234,6 +262,7 @@ class FCGenerator:
 
     @classmethod
     def _of(cls, name: str, seed: int, settings: Mapping[str, Any]) -> Self:
+        """Return a generator that is not fitted, by name."""
         return cls(name, random_state=seed, **settings)
 
 
@@ -291,34 +320,44 @@ class FCMVAE(FCGenerator):
         )
 
     def _arguments(self) -> dict[str, Any]:
+        """Return the arguments that `repr` shows, by name; the variant is one of the settings."""
         return {**self.settings, "random_state": self.random_state}
 
     @property
     def history_(self) -> dict[str, np.ndarray]:
-        """Return the terms of the loss of every epoch."""
+        """Return the terms of the loss in every epoch, by name, each of shape (epochs,)."""
         history = self._fitted().model.history.numpy()
         return dict(zip(("reconstruction", "label", "kl"), history.T, strict=True))
 
     def encode(self, fc: np.ndarray) -> np.ndarray:
-        """Return the mean of q(z | FC) of every subject, (n, d_z).
+        """Return the encoder's mean of the latent variables of every subject.
 
         Parameters
         ----------
         fc : ndarray of shape (n, n_rois, n_rois)
+
+        Returns
+        -------
+        ndarray of shape (n, d_z)
+            d_z is the number of latent units.
         """
         return self._apply(fc, lambda model, x: self.generator.latent_means(model, x))
 
     def reconstruct(self, fc: np.ndarray) -> np.ndarray:
-        """Return the FC (n, n_rois, n_rois) decoded from the encoder's means, without noise.
+        """Encode every subject and decode the mean of its latent variables, without noise.
 
         Parameters
         ----------
         fc : ndarray of shape (n, n_rois, n_rois)
+
+        Returns
+        -------
+        ndarray of shape (n, n_rois, n_rois)
         """
         return self._apply(fc, self.generator.reconstruct)
 
     def _apply(self, fc: np.ndarray, function: Any) -> np.ndarray:
-        """Return `function` of the fitted model and a checked FC array, as numpy."""
+        """Check an FC array and return ``function(fitted model, FC as Tensor)`` as an array."""
         model = self._fitted().model
         matrices = checked_fc(fc, self.n_rois_)
         with torch.no_grad():
@@ -327,13 +366,14 @@ class FCMVAE(FCGenerator):
 
     @classmethod
     def _of(cls, name: str, seed: int, settings: Mapping[str, Any]) -> Self:
+        """Return an FCM-VAE that is not fitted; `name` is always the same."""
         return cls(random_state=seed, **settings)
 
 
 def _signature() -> inspect.Signature:
-    """Return the signature of `FCMVAE` with the settings of variant stable spelled out."""
-    given = [*inspect.signature(FCMVAE.__init__).parameters.values()][1:-1]
-    named = [
+    """Return the signature of `FCMVAE` with a parameter for each setting of the variant stable."""
+    own = [*inspect.signature(FCMVAE.__init__).parameters.values()][1:-1]
+    settings = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -342,7 +382,7 @@ def _signature() -> inspect.Signature:
         )
         for field in fields(StableVAE)
     ]
-    return inspect.Signature([*given, *named])
+    return inspect.Signature([*own, *settings])
 
 
 FCMVAE.__signature__ = _signature()  # type: ignore[attr-defined]
@@ -365,8 +405,8 @@ class _Printer:
         step = max(1, total // 10)
         if not self.in_place and done % step and done != total:
             return
-        words = [f"{name} {value:.4g}" for name, value in terms.items()]
-        line = f"{self.name}: {done} of {total}, {', '.join(words)}"
+        values = [f"{name} {value:.4g}" for name, value in terms.items()]
+        line = f"{self.name}: {done} of {total}, {', '.join(values)}"
         end = "\n" if not self.in_place or done == total else ""
         print(
             f"\r{line}" if self.in_place else line, end=end, file=sys.stderr, flush=True
@@ -374,13 +414,22 @@ class _Printer:
 
 
 def checked_fc(fc: np.ndarray, n_rois: int | None = None) -> np.ndarray:
-    """Return FC as float32 (n, R, R), or raise `DataError` with advice.
+    """Check FC matrices and return them as float32.
 
     Parameters
     ----------
-    fc : array-like
+    fc : array-like of shape (n, n_rois, n_rois)
     n_rois : int, optional
-        Number of ROIs that is required.
+        Number of ROIs that is required; by default any.
+
+    Returns
+    -------
+    ndarray of shape (n, n_rois, n_rois), float32
+
+    Raises
+    ------
+    DataError
+        If a matrix is not finite, not symmetric or not a correlation, or has other ROIs.
     """
     matrices = np.asarray(fc, dtype=np.float32)
     if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
@@ -418,8 +467,9 @@ def _refuse_subject(faulty: Any, fault: str, advice: str) -> None:
     Parameters
     ----------
     faulty : ndarray of bool, shape (n,)
+        Whether each subject is faulty.
     fault, advice : str
-        Parts of the message.
+        What is wrong with such a subject, and what to do; parts of the message.
     """
     if faulty.any():
         count = int(faulty.sum())
@@ -429,7 +479,7 @@ def _refuse_subject(faulty: Any, fault: str, advice: str) -> None:
 
 
 def seed_of(random_state: RandomState) -> int:
-    """Return an integer seed; a random one for None."""
+    """Return an integer seed: the given one, one drawn from a generator, or a random one for None."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**31))
     if isinstance(random_state, np.random.Generator):

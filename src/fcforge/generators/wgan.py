@@ -1,7 +1,11 @@
 """Conditional Wasserstein GAN with gradient penalty: the base class of both GANs.
 
-Several sites train side by side as lanes: their networks are stacked, their losses summed, so
-every lane gets its own gradient and draws its own random numbers, as if it were alone.
+A lane is one network among several that train in parallel; here a pair of networks (generator and
+critic) for each site. Their parameters are stacked along a first dimension and their losses summed, so
+that every lane gets its own gradient. It also draws its own random numbers, as if it were alone.
+
+Shapes: n subjects of a batch. A subject is a matrix or vector in the space of the critic; (...) stands
+for its dimensions.
 """
 
 from abc import abstractmethod
@@ -26,15 +30,35 @@ from fcforge.generators.base import (
 )
 from fcforge.nn.tensors import Params, stacked
 
+# (parameters, subjects, diagnoses) -> scores; with noise for subjects, also the generator network
 Score = Callable[[Params, Tensor, Tensor], Tensor]
 
-PENALTY = 10.0  # weight of the gradient penalty, as Gulrajani et al.
+PENALTY = 10.0  # weight of the gradient penalty, as in Gulrajani et al.
 
 
 def gradient_penalty(
     score: Score, params: Params, real: Tensor, fake: Tensor, y: Tensor, t: Tensor
 ) -> Tensor:
-    """Return (|grad f(x_t)| - 1)^2 at x_t = t real + (1 - t) fake, shaped like `t` and `y`.
+    """Return the penalty of a critic's gradient between real and generated subjects.
+
+    It is (|gradient of the score| - 1)^2 at the points t real + (1 - t) fake.
+
+    Parameters
+    ----------
+    score : callable
+        The critic.
+    params : dict of Tensor
+        Its parameters.
+    real, fake : Tensor of shape (lanes, n, ...)
+        Real and generated subjects.
+    y : Tensor of shape (lanes, n)
+        Diagnoses.
+    t : Tensor of shape (lanes, n)
+        Positions between them, in [0, 1].
+
+    Returns
+    -------
+    Tensor of shape (lanes, n)
 
     References
     ----------
@@ -52,7 +76,17 @@ def gradient_penalty(
 def critic_loss(
     score: Score, params: Params, real: Tensor, fake: Tensor, y: Tensor, t: Tensor
 ) -> Tensor:
-    """Return the penalty minus the distance E f(real) - E f(fake), one value per lane."""
+    """Return the critic's loss: gradient penalty minus (mean real score - mean generated score).
+
+    Parameters
+    ----------
+    score, params, real, fake, y, t
+        As for `gradient_penalty`.
+
+    Returns
+    -------
+    Tensor of shape (lanes,)
+    """
     real_score = score(params, real, y).mean(-1)
     gap = real_score - score(params, fake, y).mean(-1)
     penalty = gradient_penalty(score, params, real, fake, y, t).mean(-1)
@@ -68,7 +102,9 @@ def critic_loss(
 )
 @dataclass(frozen=True)
 class WGAN(Generator):
-    """Conditional WGAN-GP; a subclass provides the two networks and the space they work in.
+    """Conditional Wasserstein GAN with gradient penalty.
+
+    A subclass provides the two networks and the space in which they work (FC, or a function of it).
 
     A subclass must set `state_type` (a NamedTuple with the field ``network``), `betas` and
     `networks`, and implement `start` and `draw`; it may override `to_space` and `regulariser`.
@@ -76,19 +112,25 @@ class WGAN(Generator):
     Parameters
     ----------
     steps : int
-        Steps of the generator.
+        Number of training steps of the generator network.
     n_critic : int
-        Steps of the critic before each of them.
+        Number of training steps of the critic before each of them.
     batch_size : int
     lr : float
-        Adam's learning rate.
+        Learning rate of Adam.
     noise : int
-        Size of z.
+        Size of the noise vector that enters the generator network.
+
+    Attributes
+    ----------
+    betas : tuple of float
+        Decay rates of Adam's moments.
+    networks : tuple of callable
+        Functions of one lane: the generator network maps (parameters, noise (n, noise), diagnoses) to
+        subjects (n, ...), the critic maps (parameters, subjects, diagnoses) to scores (n,).
     """
 
     betas: ClassVar[tuple[float, float]]
-    # functions of one lane's parameters: the generator maps noise (n, noise) and diagnoses to
-    # subjects in the critic's space, the critic maps subjects and diagnoses to values (n,)
     networks: ClassVar[tuple[Score, Score]]
     steps: int = 300
     n_critic: int = 5
@@ -97,11 +139,11 @@ class WGAN(Generator):
     noise: int = 100
 
     def to_space(self, fc: Tensor) -> tuple[Tensor, Params]:
-        """Map FC to the critic's space; here the identity.
+        """Map FC (n, R, R) to the critic's space; here the identity.
 
         Returns
         -------
-        subjects : Tensor
+        subjects : Tensor of shape (n, ...)
         inverse : dict of Tensor
             Fields of `state_type` that invert the map.
         """
@@ -109,10 +151,22 @@ class WGAN(Generator):
 
     @abstractmethod
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
-        """Draw the parameters of generator and critic for one site."""
+        """Draw the parameters of generator network and critic for one site's subjects."""
 
     def regulariser(self, fake: Tensor, real: Tensor, y: Tensor) -> Tensor | float:
-        """Return a term of the generator's loss per lane; subject i of both sets has diagnosis y_i."""
+        """Return a further term of the generator's loss; here 0.
+
+        Parameters
+        ----------
+        fake, real : Tensor of shape (lanes, n, ...)
+            Generated and real subjects.
+        y : Tensor of shape (lanes, n)
+            Diagnoses: entry i belongs to both the real and the generated subject i.
+
+        Returns
+        -------
+        Tensor of shape (lanes,), or float
+        """
         return 0.0
 
     def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[Any]:
@@ -121,14 +175,14 @@ class WGAN(Generator):
         starts = list(map(self.start, batches, rngs))
         y = [batch.y for batch in batches]
         draw = partial(self.drawn, [x for x, _ in mapped], y, rngs)
-        gen, critic = (
+        generator, critic = (
             trainable(stacked(lanes), y[0].device)
             for lanes in zip(*starts, strict=True)
         )
-        self._train(gen, critic, draw)
+        self._train(generator, critic, draw)
         states = []
         for lane, (_, inverse) in enumerate(mapped):
-            network = frozen({k: v[lane] for k, v in gen.items()})
+            network = frozen({k: v[lane] for k, v in generator.items()})
             states.append(self.state_type(network=network, **inverse))
         return states
 
@@ -142,14 +196,18 @@ class WGAN(Generator):
         real : sequence of Tensor
             Each lane's subjects in the critic's space.
         y : sequence of Tensor
+            Their diagnoses.
         rngs : sequence of torch.Generator
+            Each lane's source of random numbers.
         between : bool
-            Whether positions between real and generated subjects are drawn, too.
+            Whether positions for `gradient_penalty` are drawn, too; else the last entry of the result
+            is a placeholder.
 
         Returns
         -------
         list of Tensor
-            Subjects, diagnoses, noise and positions (lanes, n, ...).
+            Subjects (lanes, n, ...), diagnoses (lanes, n), noise (lanes, n, noise) and positions
+            (lanes, n).
         """
         device = real[0].device
         size = min(self.batch_size, *map(len, y))
@@ -162,25 +220,42 @@ class WGAN(Generator):
         return [torch.stack(part) for part in zip(*lanes, strict=True)]
 
     def _train(
-        self, gen: Params, critic: Params, draw: Callable[[bool], list[Tensor]]
+        self, generator: Params, critic: Params, draw: Callable[[bool], list[Tensor]]
     ) -> None:
-        """Train the stacked networks in place; `draw` returns a batch (`drawn`)."""
-        make, score = map(torch.func.vmap, self.networks)
-        gen_opt = torch.optim.Adam(gen.values(), lr=self.lr, betas=self.betas)
-        critic_opt = torch.optim.Adam(critic.values(), lr=self.lr, betas=self.betas)
+        """Train the networks of all lanes in place.
+
+        Parameters
+        ----------
+        generator, critic : dict of Tensor
+            Parameters, stacked over lanes.
+        draw : callable
+            Returns a batch; `drawn` with all arguments but `between` given.
+        """
+        generate, score = map(torch.func.vmap, self.networks)
+        settings: Any = {"lr": self.lr, "betas": self.betas}
+        generator_adam = torch.optim.Adam(generator.values(), **settings)
+        critic_adam = torch.optim.Adam(critic.values(), **settings)
         for _ in range(self.steps):
             for _ in range(self.n_critic):
-                x, y, noise, t = draw(True)
-                fake = make(gen, noise, y).detach()
-                loss = critic_loss(score, critic, x, fake, y, t)
-                descend(critic_opt, loss.sum())
-            x, y, noise, _ = draw(False)
-            fake = make(gen, noise, y)
-            fooled = score(critic, fake, y).mean(-1)
-            loss = -fooled + self.regulariser(fake, x, y)
-            descend(gen_opt, loss.sum())
+                real, y, noise, t = draw(True)
+                fake = generate(generator, noise, y).detach()
+                loss = critic_loss(score, critic, real, fake, y, t)
+                descend(critic_adam, loss.sum())
+            real, y, noise, _ = draw(False)
+            fake = generate(generator, noise, y)
+            fake_score = score(critic, fake, y).mean(-1)
+            loss = -fake_score + self.regulariser(fake, real, y)
+            descend(generator_adam, loss.sum())
 
     def generate(self, network: Params, y: Tensor, rng: RNG) -> Tensor:
-        """Generate subjects of diagnoses y (n,) in the critic's space."""
+        """Generate subjects (n, ...) of diagnoses y (n,) in the critic's space.
+
+        Parameters
+        ----------
+        network : dict of Tensor
+            Parameters of one lane's generator network.
+        y : Tensor of shape (n,)
+        rng : torch.Generator
+        """
         noise = normal(len(y), self.noise, rng=rng, to=y.device)
         return self.networks[0](network, noise, y)

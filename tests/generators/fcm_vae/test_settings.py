@@ -18,7 +18,7 @@ def test_unknown_variant_names_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"d_model": 10, "heads": 4}, "d_model = 10 cannot be shared among 4 heads"),
+        ({"d_model": 10, "heads": 4}, "d_model = 10 cannot be divided among 4 heads"),
         ({"dropout": 1.0}, "dropout = 1.0 is not a share below 1"),
         ({"variant": "papr"}, "unknown variant 'papr'"),
         ({"epochs": 0}, "epochs = 0 is too small"),

@@ -1,4 +1,7 @@
-"""FCM-VAE, variant `authors`: the paper's model where the authors' public code differs from it."""
+"""FCM-VAE, variant `authors`: the variant `paper` with all that differs in the authors' public code.
+
+Each method below replaces one of `PaperVAE` or `VAE`, whose docstring has arguments and shapes.
+"""
 
 import math
 from dataclasses import dataclass
@@ -24,25 +27,29 @@ class AuthorsVAE(PaperVAE):
     attention_bias = "none"
 
     def graph(self, adj: Tensor, looped: Tensor) -> Tensor:
-        """Return a + I."""
+        """Return A + I, the adjacency with self-loops."""
         return looped
 
     def positions(self, graph: Tensor) -> Tensor:
-        """Return eigenvectors 1 to k, sign of the column sum; no component is skipped."""
+        """Return the Laplacian's eigenvectors 1 to k (n, R, k), counted from 0.
+
+        Eigenvectors of eigenvalue 0, one for each component of the graph, are not skipped. The sign
+        makes the sum of each vector positive.
+        """
         vectors = torch.linalg.eigh(laplacian(graph)).eigenvectors
         vectors = vectors[..., 1 : self.k_pe + 1]
         vectors = vectors * torch.where(vectors.sum(-2, keepdim=True) < 0, -1.0, 1.0)
         return F.pad(vectors, (0, self.k_pe - vectors.shape[-1]))
 
     def node_rows(self, fc: Tensor) -> Tensor:
-        """Return FC rows with a diagonal of 0."""
+        """Return FC rows (n, R, R) with a diagonal of 0 as node features."""
         return without_diagonal(fc)
 
     def init_block(self, rng: RNG, name: str) -> Params:
-        """Draw one block; both attention biases start with a factor of 0.
+        """Draw the parameters of one block; the learned factors of both attention biases start at 0.
 
-        The spectral map starts as `xavier_uniform_` on a (heads, k, d_head) tensor, which takes
-        d_head for a kernel's size: the bound is sqrt(6 / (d_head (k + heads))).
+        The authors call `xavier_uniform_` for the spectral map, a tensor (heads, k, d_head). PyTorch
+        takes its last dimension for the size of a kernel: the bound is sqrt(6 / (d_head (k + heads))).
         """
         p = super().init_block(rng, name)
         d_head = self.d_model // self.heads
@@ -54,11 +61,11 @@ class AuthorsVAE(PaperVAE):
         return p | gains
 
     def gain(self, p: Params, name: str) -> Tensor:
-        """Return the learned factor of an attention bias per head, (H, 1, 1)."""
+        """Return the learned factor of an attention bias for each head, (heads, 1, 1)."""
         return p[name].view(-1, 1, 1)
 
     def dropout_places(self, n: int, rois: int) -> dict[str, tuple[int, ...]]:
-        """Return shapes of attention weights, hidden layer and feed-forward output."""
+        """Return the shapes of what dropout masks: attention, hidden layer, feed-forward output."""
         return {
             "attention": (n, self.heads, rois, rois),
             "hidden": (n, rois, self.d_ff),
@@ -66,7 +73,7 @@ class AuthorsVAE(PaperVAE):
         }
 
     def init_readout(self, rng: RNG) -> Params:
-        """Draw the readout and its norm."""
+        """Draw the readout and the layer norm before it."""
         return layers.init_norm("readout.norm", self.d_model) | super().init_readout(
             rng
         )
@@ -76,29 +83,29 @@ class AuthorsVAE(PaperVAE):
         return F.elu(super().read_out(p, layers.layer_norm(p, "readout.norm", h)))
 
     def bounded(self, log_var: Tensor) -> Tensor:
-        """Return the log variance as it is."""
+        """Return the log variance without a bound."""
         return log_var
 
     def init_decoder(self, rng: RNG, rois: int) -> Params:
-        """Draw a linear map to the factors; the gate's factor starts at 8."""
+        """Draw a linear map from z to the factors; the factor of the gate starts at 8."""
         p = self.init_dense(rng, "factors", self.d_z, rois * self.rank)
         return p | self.init_weights(rng, rois) | {"gate_scale": torch.tensor(8.0)}
 
     def factors(self, p: Params, z: Tensor) -> Tensor:
-        """Return U(z) with rows of length 1, which bounds the effect of z."""
+        """Return U(z) with rows of length 1, which bounds the effect of z on an edge."""
         u = layers.affine(p, "factors", z).unflatten(-1, (-1, self.rank))
         return F.normalize(u, dim=-1).flatten(-2)
 
     def gate_scale(self, p: Params) -> Tensor:
-        """Return the learned factor of the adjacency in the gate."""
+        """Return the learned factor of the adjacency in the gate, a scalar."""
         return p["gate_scale"]
 
     def label_input(self, mu: Tensor, z: Tensor) -> Tensor:
-        """Return the mean of z: the head of the diagnosis then costs no KL divergence."""
+        """Return `mu`: the head that predicts the diagnosis reads the mean of z, free of noise."""
         return mu
 
     def reconstruction_nll(
         self, p: Params, target: Tensor, predicted: Tensor
     ) -> Tensor:
-        """Return the Poisson term as a mean over edges."""
+        """Return the Poisson term of each subject (n,), a mean over edges instead of a sum."""
         return self.poisson(target, predicted).mean(-1)

@@ -1,7 +1,10 @@
 """Base class of FCM-VAE's variants: settings, graph transformer, decoder, objective, fit.
 
-Methods that a variant replaces are grouped at the end of the class. Tensors are those of one site;
-p = R(R-1)/2 is the number of edges and k the number of Laplacian coordinates.
+Methods that a variant replaces are grouped at the end of the class.
+
+Shapes: n subjects of one site, R ROIs, E = R(R-1)/2 edges, K classes, d_z latent units, k Laplacian
+coordinates (eigenvectors of the graph's Laplacian, one number per ROI each). A is the binary adjacency
+of a subject's FC. An argument ``p`` is the dictionary of the network's parameters.
 """
 
 from abc import abstractmethod
@@ -27,19 +30,21 @@ from fcforge.nn import layers
 from fcforge.nn.resources import give_back, one_thread
 from fcforge.nn.tensors import Inputs, Params, moved
 
-ATTEND_AT_ONCE = 128  # subjects of 116 ROIs: more than a batch has
+# subjects whose attention scores are computed in one chunk, if they have 116 ROIs
+ATTEND_AT_ONCE = 128
 Drop = Callable[..., Tensor]
 
 
 class Frame(NamedTuple):
-    """Standardisation of a site's coordinates.
+    """Standardisation of a site's coordinates: what was subtracted, and the divisor.
 
     Attributes
     ----------
     centre, unit : Tensor, scalar
         Mean and standard deviation over all coordinates and subjects.
     start : Tensor of shape (R,)
-        Mean diagonal of log C, where decoding starts; zeros in Fisher z, which has no diagonal.
+        Mean diagonal of log FC, the first guess of decoding from off-log coordinates; zeros for
+        Fisher z, which does not need it.
     """
 
     centre: Tensor
@@ -48,7 +53,15 @@ class Frame(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Terms of the negative ELBO, means over subjects: reconstruction, diagnosis, KL divergence."""
+    """Terms of the negative evidence lower bound (ELBO), means over subjects.
+
+    Attributes
+    ----------
+    reconstruction, label : Tensor, scalar
+        Negative log-likelihood of edges and of the diagnosis.
+    kl : Tensor, scalar
+        KL divergence of q(z | FC) from the prior.
+    """
 
     reconstruction: Tensor
     label: Tensor
@@ -77,21 +90,36 @@ class Terms(NamedTuple):
 class VAE(Generator):
     """FCM-VAE without the choices in which its variants differ.
 
+    The encoder is a graph transformer: it maps a subject's FC to a normal distribution of latent
+    variables z. The decoder predicts every edge from z. A linear head predicts the diagnosis from z,
+    which makes it possible to draw z for a given diagnosis.
+
     Parameters
     ----------
-    d_model, d_ff, heads, layers, dropout
-        Sizes of the graph transformer. The paper's d_h = (116 + k + 1) / H is not an integer, so
-        features are first mapped to `d_model`, as in the authors' code.
-    d_z, rank, k_pe, tau
-        Latent units, rank of the decoder, Laplacian coordinates, threshold of an edge.
-    epochs, batch_size, lr, clip
-        Adam; `clip` bounds the norm of the gradient (0: no bound).
-    node_feature, lae, sge
-        Ablation switches: FC rows as node features, local adjacency bias, spectral bias.
-    sigma_y_floor
-        Lower bound of the noise of the diagnosis given z.
-    beta, warmup, free_bits
-        KL weight, epochs over which it grows from 0, nats per unit that cost nothing.
+    d_model, d_ff, heads, layers : int
+        Sizes of the graph transformer: node features, hidden layer of a block, attention heads and
+        blocks. The paper's size of a head, (116 + k + 1) / heads, is not an integer, so features are
+        first mapped to `d_model`, as in the authors' code.
+    dropout : float
+        Share of activations that dropout sets to 0.
+    d_z, rank, k_pe : int
+        Numbers of latent units, of the decoder's factors, and of Laplacian coordinates (k).
+    tau : float
+        Smallest correlation that is an edge of the graph.
+    epochs, batch_size : int
+    lr, clip : float
+        Learning rate of Adam, and bound of the gradient's norm (0: no bound).
+    node_feature, lae, sge : bool
+        Ablation switches: FC rows as node features, local adjacency bias and spectral bias of the
+        attention (the paper's LAE and SGE).
+    sigma_y_floor : float
+        Lower bound of the standard deviation of the diagnosis given z.
+    beta : float
+        Weight of the KL divergence.
+    warmup : int
+        Number of epochs over which the weight grows from 0 to `beta`.
+    free_bits : float
+        KL divergence of a latent unit, in nats, that is not penalised.
     """
 
     name = "fcm_vae"
@@ -121,14 +149,14 @@ class VAE(Generator):
         super().__post_init__()
         if self.d_model % self.heads:
             raise ConfigError(
-                f"d_model = {self.d_model} cannot be shared among {self.heads} heads.",
+                f"d_model = {self.d_model} cannot be divided among {self.heads} heads.",
                 where=self.where(),
-                do="Use a multiple of heads.",
+                do="Set d_model to a multiple of heads.",
             )
 
     # -- the network's inputs ---------------------------------------------------------------------
     def prepare(self, fc: Tensor) -> Inputs:
-        """Compute what the encoder reads, once per subject.
+        """Compute the encoder's inputs, once per subject.
 
         Parameters
         ----------
@@ -136,9 +164,10 @@ class VAE(Generator):
 
         Returns
         -------
-        dict
-            ``features`` (n, R, R + k + 1): FC rows, Laplacian coordinates and degree;
-            ``spectral`` (n, R, k); ``bias`` (n, R, R) = A + I.
+        dict of Tensor
+            ``features`` (n, R, R + k + 1), each ROI's FC row, Laplacian coordinates and degree;
+            ``spectral`` (n, R, k), the Laplacian coordinates alone;
+            ``bias`` (n, R, R), the adjacency with self-loops A + I.
         """
         adj = binary(adjacency(fc, self.tau))
         looped = adj + torch.eye(fc.shape[-1], device=fc.device)
@@ -150,7 +179,7 @@ class VAE(Generator):
 
     # -- the encoder ------------------------------------------------------------------------------
     def init(self, rois: int, rng: RNG) -> Params:
-        """Draw fresh parameters on the CPU from `rng` alone."""
+        """Draw the parameters of an untrained network for `rois` ROIs, on the CPU."""
         params = self.init_dense(rng, "input", rois + self.k_pe + 1, self.d_model)
         for layer in range(self.layers):
             params |= self.init_block(rng, f"layer{layer}")
@@ -162,7 +191,7 @@ class VAE(Generator):
         return params | {"log_sigma_y": torch.tensor(0.25).log()}
 
     def init_block(self, rng: RNG, name: str) -> Params:
-        """Draw one block of the transformer."""
+        """Draw the parameters of one block of the transformer, whose names begin with `name`."""
         d = self.d_model
         bias = self.attention_bias
         params = layers.init_norm(f"{name}.norm1", d)
@@ -176,13 +205,13 @@ class VAE(Generator):
         )
 
     def init_dense(self, rng: RNG, name: str, n_in: int, n_out: int) -> Params:
-        """Draw a linear layer with a bias as the variant starts it."""
+        """Draw a linear layer from `n_in` to `n_out` features; the variant decides how biases start."""
         return layers.init_linear(rng, name, n_in, n_out, bias=self.dense_bias)
 
     def encode(
         self, p: Params, inputs: Inputs, masks: Params | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return mean and log variance of q(z | FC), both (n, d_z).
+        """Return the parameters of the normal distribution q(z | FC) of every subject.
 
         Parameters
         ----------
@@ -190,10 +219,17 @@ class VAE(Generator):
         inputs : dict of Tensor
             From `prepare`.
         masks : dict of Tensor, optional
-            From `dropout_masks`, in training.
+            From `dropout_masks`; only in training.
+
+        Returns
+        -------
+        mean : Tensor of shape (n, d_z)
+        log_var : Tensor of shape (n, d_z)
+            Logarithm of the variance.
         """
 
         def drop(place: str, x: Tensor, rows: slice = slice(None)) -> Tensor:
+            """Apply dropout to the activations `x` at a place of the network."""
             if not masks or place not in masks:
                 return x
             return x * masks[place][rows] / (1.0 - self.dropout)
@@ -215,21 +251,24 @@ class VAE(Generator):
     def attend(
         self, p: Params, name: str, x: Tensor, inputs: Inputs, drop: Drop
     ) -> Tensor:
-        """Apply multi-head attention with scores QK'/sqrt(d) + LAE + SGE (eq. attn-score).
+        """Apply multi-head attention with two biases (the paper's equation attn-score).
 
-        SGE is a product of the same form as QK', so it is computed as extra columns of Q and K:
+        The scores are QK'/sqrt(d) + LAE + SGE. The local bias LAE is A + I. The spectral bias SGE is
+        the product (Phi W)(Phi W)' of the Laplacian coordinates Phi with a learned map W. It has the
+        form of QK', so it is computed as extra columns of Q and K:
         [Q, Phi W] [K, Phi W]' = QK' + (Phi W)(Phi W)'.
 
         Parameters
         ----------
         p : dict of Tensor
         name : str
-            Block of the transformer.
+            Name of the block, with which its parameters' names begin.
         x : Tensor of shape (n, R, d_model)
+            Node features.
         inputs : dict of Tensor
             From `prepare`.
         drop : callable
-            Dropout of (place, values, subjects).
+            Applies dropout, given a place, activations and a slice of subjects.
 
         Returns
         -------
@@ -239,6 +278,7 @@ class VAE(Generator):
         d_head = self.d_model // self.heads
 
         def split(t: Tensor) -> Tensor:
+            """Reshape (n, R, d_model) to (n, heads, R, d_head)."""
             return t.view(n, rois, self.heads, d_head).transpose(1, 2)
 
         parts = layers.affine(p, f"{name}.qkv", x).chunk(3, -1)
@@ -251,7 +291,7 @@ class VAE(Generator):
             k = torch.cat([k, position], -1)
         gain = self.gain(p, f"{name}.gain_lae")
         mixed = []
-        size = few(ATTEND_AT_ONCE, rois)  # with many ROIs nothing is larger than scores
+        size = few(ATTEND_AT_ONCE, rois)  # with many ROIs the scores take most memory
         for rows in (slice(first, first + size) for first in range(0, n, size)):
             scores = q[rows] @ k[rows].mT
             if self.lae:
@@ -262,7 +302,19 @@ class VAE(Generator):
         return layers.affine(p, f"{name}.out", joined)
 
     def dropout_masks(self, n: int, rois: int, rng: RNG) -> Params:
-        """Draw which activations dropout keeps in one step, by place; empty without dropout."""
+        """Draw which activations dropout keeps in one step.
+
+        Parameters
+        ----------
+        n, rois : int
+            Numbers of subjects and ROIs.
+        rng : torch.Generator
+
+        Returns
+        -------
+        dict of Tensor
+            Masks by the place in the network; empty without dropout.
+        """
         if self.dropout == 0.0:
             return {}
         masks = {}
@@ -281,25 +333,32 @@ class VAE(Generator):
         masks: Params,
         beta: float | Tensor,
     ) -> tuple[Tensor, Terms]:
-        """Return minus the supervised ELBO of a batch (eq. elbo) and its terms.
+        """Return the loss of a batch: minus the supervised ELBO (the paper's equation elbo).
 
         Parameters
         ----------
         p : dict of Tensor
-        batch : dict
-            `prepare`'s tensors, ``target`` (n, p), ``y`` (n,) and ``weight`` (n,): 1 for subjects
-            that count, 0 for those that only fill the batch.
+        batch : dict of Tensor
+            The result of `prepare`, standardised coordinates ``target`` (n, E), diagnoses ``y`` (n,)
+            and ``weight`` (n,): 1 for subjects that count, 0 for those that only fill the batch.
         noise : Tensor of shape (n, d_z)
-            Of the draw z = mu + sigma noise.
-        masks : dict
+            Standard normal; z = mean + standard deviation * noise.
+        masks : dict of Tensor
             From `dropout_masks`.
         beta : float
-            KL weight.
+            Weight of the KL divergence.
+
+        Returns
+        -------
+        loss : Tensor, scalar
+        terms : Terms
+            Its terms, without their weights.
         """
         y = batch["y"]
         weight = batch["weight"]
 
         def mean(x: Tensor) -> Tensor:
+            """Average over the subjects that count."""
             return weight @ x / weight.sum().clamp_min(1.0)
 
         mu, log_var = self.encode(p, batch, masks)
@@ -314,44 +373,64 @@ class VAE(Generator):
         return loss, Terms(reconstruction, label, units.sum())
 
     def label_nll(self, p: Params, z: Tensor, y: Tensor) -> Tensor:
-        """Return -log N(y; b + w'z, sigma_y^2) per subject (n,), up to a constant."""
+        """Return the negative log-likelihood of diagnoses y (n,) given z (n, d_z), up to a constant.
+
+        The diagnosis is N(b + w'z, sigma_y^2), with b and w the parameters of the linear head.
+        """
         sigma = p["log_sigma_y"].exp().clamp(self.sigma_y_floor, 10.0)
         error = (y - layers.affine(p, "head", z)[:, 0]) / sigma
         return 0.5 * error.square() + sigma.log()
 
     def kl_weight(self, epoch: int) -> float:
-        """Return `beta`, growing from 0 over the first `warmup` epochs."""
+        """Return the weight of the KL divergence in an epoch, counted from 0.
+
+        It grows over the first `warmup` epochs and is `beta` from then on.
+        """
         if not self.warmup:
             return self.beta
         return self.beta * min(1.0, (epoch + 1) / self.warmup)
 
     def interaction(self, p: Params, z: Tensor, rois: int) -> Tensor:
-        """Return omega_e(z) = sum_r alpha_r U_ur(z) U_vr(z) for every edge, (n, p) (eq. psi)."""
+        """Return the decoder's interaction of ROIs for every edge (the paper's equation psi).
+
+        For an edge e of ROIs u and v it is omega_e(z) = sum_r alpha_r U_ur(z) U_vr(z).
+
+        Parameters
+        ----------
+        p : dict of Tensor
+        z : Tensor of shape (n, d_z)
+        rois : int
+
+        Returns
+        -------
+        Tensor of shape (n, E)
+        """
         u = self.factors(p, z).view(z.shape[0], rois, self.rank)
         return self.centred(p, edges((u * p["alpha"]) @ u.mT))
 
     def interactions(self, p: Params, z: Tensor) -> Tensor:
-        """Return `interaction` of any number of subjects, those of many ROIs few at a time."""
+        """Return `interaction` of any number of subjects, in chunks if they have many ROIs."""
         rois = n_rois_of(p["baseline"].shape[1])
         return in_parts(lambda part: self.interaction(p, part, rois), z, rois)
 
     def encode_all(self, p: Params, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """Return `encode` of any number of subjects, those of many ROIs few at a time."""
+        """Return `encode` of any number of subjects, in chunks if they have many ROIs."""
         n, rois, _ = inputs["features"].shape
 
-        def both(rows: Tensor) -> Tensor:
+        def encode_rows(rows: Tensor) -> Tensor:
+            """Return means and log variances (b, 2, d_z) of the subjects in `rows` (b,)."""
             part = {k: inputs[k][rows] for k in ("features", "spectral", "bias")}
             return torch.stack(self.encode(p, part), 1)
 
-        mu, log_var = in_parts(both, torch.arange(n), rois).unbind(1)
+        mu, log_var = in_parts(encode_rows, torch.arange(n), rois).unbind(1)
         return mu.contiguous(), log_var.contiguous()
 
     # -- fit --------------------------------------------------------------------------------------
     def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[Any]:
-        """Train on every site and prepare conditional sampling.
+        """Train one network for every site and prepare it for sampling.
 
-        Networks are trained together. Work before and after runs on CPU cores, one site each, and
-        draws the numbers of a fit on the CPU.
+        On a GPU the networks train together. The work before and after runs in threads, a site each,
+        on the CPU, so that its random numbers are the same on every device.
         """
         home = batches[0].fc.device
         batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
@@ -368,26 +447,47 @@ class VAE(Generator):
         return [pytree.tree_map(lambda x: x.to(home), model) for model in models]
 
     def site(self, batch: FCBatch) -> tuple[Frame, Inputs]:
-        """Return the frame of a site's coordinates and the tensors that training needs."""
+        """Standardise a site's coordinates and prepare its subjects for training.
+
+        Parameters
+        ----------
+        batch : FCBatch
+            The site's training subjects.
+
+        Returns
+        -------
+        frame : Frame
+            The standardisation.
+        site : dict of Tensor
+            The result of `prepare`, diagnoses ``y`` (n,) and standardised coordinates ``target``
+            (n, E).
+        """
         x, start = self.coordinates(batch.fc)
         frame = Frame(x.mean(), x.std().clamp_min(1e-6), start)
         target = (x - frame.centre) / frame.unit
         return frame, {**self.prepare(batch.fc), "y": batch.y, "target": target}
 
     def start(self, site: Inputs, rng: RNG) -> Params:
-        """Draw the parameters before the first step on the CPU; edge baselines are 0."""
+        """Draw the parameters before the first step, on the CPU; the baselines of edges are 0.
+
+        Parameters
+        ----------
+        site : dict of Tensor
+            From `site`.
+        rng : torch.Generator
+        """
         return self.init(site["features"].shape[1], rng)
 
     def latent_means(self, model: Any, fc: Tensor) -> Tensor:
-        """Return the mean of q(z | FC) of every subject, (n, d_z)."""
+        """Return the means (n, d_z) of q(z | FC) for FC matrices (n, R, R)."""
         return self.encode_all(model.network, self.prepare(fc))[0]
 
     def history(self, model: Any) -> dict[str, Tensor]:
-        """Return the mean terms of the supervised ELBO of every epoch."""
+        """Return the `Terms` of the loss in every epoch, by name, each of shape (epochs,)."""
         return dict(zip(TERMS, model.history.unbind(-1), strict=True))
 
     def reconstruct(self, model: Any, fc: Tensor) -> Tensor:
-        """Return FC (n, R, R) decoded from the encoder's means, without noise."""
+        """Return FC (n, R, R) decoded from the encoder's mean of z for each subject of `fc`."""
         inputs = self.prepare(fc)
         mu, _ = self.encode_all(model.network, inputs)
         y = (layers.affine(model.network, "head", mu)[:, 0] > 0.5).long()
@@ -400,15 +500,23 @@ class VAE(Generator):
     attention_bias: ClassVar[Literal["zero", "none"]] = "zero"
 
     def graph(self, adj: Tensor, looped: Tensor) -> Tensor:
-        """Return the graph of degrees and Laplacian: A, or `looped` = A + I."""
+        """Return the graph (n, R, R) whose degrees and Laplacian are used.
+
+        Parameters
+        ----------
+        adj : Tensor of shape (n, R, R)
+            Binary adjacency A.
+        looped : Tensor of shape (n, R, R)
+            Adjacency with self-loops, A + I.
+        """
         return adj
 
     def positions(self, graph: Tensor) -> Tensor:
-        """Return Laplacian coordinates (n, R, k); components are skipped."""
+        """Return Laplacian coordinates (n, R, k), without the eigenvectors of eigenvalue 0."""
         return laplacian_coordinates(graph, self.k_pe)
 
     def node_rows(self, fc: Tensor) -> Tensor:
-        """Return FC rows as node features."""
+        """Return FC rows (n, R, R) as node features."""
         return fc
 
     def degrees(self, graph: Tensor) -> Tensor:
@@ -416,59 +524,79 @@ class VAE(Generator):
         return graph.sum(-1, keepdim=True)
 
     def gain(self, p: Params, name: str) -> Tensor | float:
-        """Return the factor of an attention bias."""
+        """Return the factor of an attention bias, whose parameter would be `name`; here 1."""
         return 1.0
 
     def dropout_places(self, n: int, rois: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that dropout masks, by place: the outputs of both branches."""
+        """Return the shapes of what dropout masks in a block, by the place in the network.
+
+        Here these are the outputs of its two branches, attention and feed-forward layers.
+        """
         branch = (n, rois, self.d_model)
         return {"out": branch, "ff2": branch}
 
     def init_readout(self, rng: RNG) -> Params:
-        """Draw the readout."""
+        """Draw the parameters of the readout."""
         return self.init_dense(rng, "readout", self.d_model, self.d_model)
 
     def read_out(self, p: Params, h: Tensor) -> Tensor:
-        """Map mean node features (n, d_model) to the graph's features."""
+        """Map the mean h (n, d_model) of a graph's node features to features of the graph."""
         return layers.affine(p, "readout", h)
 
     def bounded(self, log_var: Tensor) -> Tensor:
-        """Return the log variance in [-8, 4], which keeps a first step from overflowing."""
+        """Clip the log variance to [-8, 4], so that the first steps do not overflow."""
         return log_var.clamp(-8.0, 4.0)
 
     def factors(self, p: Params, z: Tensor) -> Tensor:
-        """Return U(z), (n, R * rank)."""
+        """Return the decoder's factors U(z) (n, R * rank) of the ROIs."""
         return layers.affine(p, "factors", z)
 
     def centred(self, p: Params, omega: Tensor) -> Tensor:
-        """Return the interactions (n, p), perhaps less their value at z = 0."""
+        """Return the interactions omega (n, E); a variant may subtract their value at z = 0."""
         return omega
 
     def label_input(self, mu: Tensor, z: Tensor) -> Tensor:
-        """Return what the head of the diagnosis reads: the draw z."""
+        """Return the input of the head that predicts the diagnosis: the draw z, not its mean mu."""
         return z
 
     @abstractmethod
     def init_decoder(self, rng: RNG, rois: int) -> Params:
-        """Draw factors, their weights ``alpha`` and edge baselines ``baseline``."""
+        """Draw the decoder: map to the factors, their weights ``alpha``, edges' ``baseline``."""
 
     @abstractmethod
     def coordinates(self, fc: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the coordinates (n, p) that are modelled, and the start (R,) of decoding."""
+        """Return the coordinates (n, E) of FC that are modelled, and `Frame.start` (R,)."""
 
     @abstractmethod
     def to_fc(self, x: Tensor, start: Tensor) -> Tensor:
-        """Map coordinates (n, p) back to FC (n, R, R)."""
+        """Map coordinates x (n, E) back to FC (n, R, R); `start` is `Frame.start`."""
 
     @abstractmethod
     def decode(self, p: Params, z: Tensor, batch: Inputs) -> Tensor:
-        """Return the predicted standardised coordinates (n, p) of subjects with latents z."""
+        """Return predicted standardised coordinates (n, E) from latent variables z (n, d_z).
+
+        Parameters
+        ----------
+        p : dict of Tensor
+        z : Tensor of shape (n, d_z)
+        batch : dict of Tensor
+            As for `negative_elbo`; not every variant reads it.
+        """
 
     @abstractmethod
     def reconstruction_nll(
         self, p: Params, target: Tensor, predicted: Tensor
     ) -> Tensor:
-        """Return -log p(edges | z) per subject (n,), up to a constant."""
+        """Return the negative log-likelihood of each subject's coordinates (n,), up to a constant.
+
+        Parameters
+        ----------
+        p : dict of Tensor
+        target : Tensor of shape (n, E)
+            Standardised coordinates.
+        predicted : Tensor of shape (n, E)
+            From `decode`.
+        """
 
     @abstractmethod
     def finish(
@@ -480,7 +608,7 @@ class VAE(Generator):
         history: Tensor,
         rng: RNG,
     ) -> Any:
-        """Return the `state_type` of a trained network, ready for conditional sampling.
+        """Make the state of a trained network, from which subjects of a diagnosis can be drawn.
 
         Parameters
         ----------
@@ -490,14 +618,29 @@ class VAE(Generator):
         site : dict of Tensor
             From `site`.
         network : dict of Tensor
+            Trained parameters.
         history : Tensor of shape (epochs, 3)
             `Terms` of every epoch.
         rng : torch.Generator
+
+        Returns
+        -------
+        NamedTuple
+            An instance of `state_type`.
         """
 
 
 def active_units(mu: Tensor) -> Tensor:
-    """Count latent units whose mean moves over subjects.
+    """Count the latent units that are used: the variance of their mean over subjects exceeds 0.01.
+
+    Parameters
+    ----------
+    mu : Tensor of shape (n, d_z)
+        Means of q(z | FC).
+
+    Returns
+    -------
+    Tensor, scalar
 
     References
     ----------

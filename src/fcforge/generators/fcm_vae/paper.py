@@ -1,7 +1,10 @@
 """FCM-VAE, variant `paper`: the equations as printed.
 
-Poisson likelihood on exp(standardised Fisher z), gated by the adjacency; z | y by Bayes' rule.
-Sizes that the paper does not give are those of the authors' code.
+The decoder predicts the log-rate of a Poisson likelihood for exp(standardised Fisher z). A gate lowers
+the rate where the adjacency A has no edge. z given the diagnosis y is drawn by Bayes' rule. Sizes that
+the paper does not give are those of the authors' code.
+
+Shapes: n subjects, R ROIs, E = R(R-1)/2 edges, K classes, d_z latent units.
 """
 
 import math
@@ -21,7 +24,7 @@ from fcforge.graphs import adjacency, binary, edges, fisher_z, from_edges
 from fcforge.nn import layers
 from fcforge.nn.tensors import Inputs, Params
 
-OPEN = 1e-2  # share of the rate that the gate lets through without an edge
+OPEN = 1e-2  # the paper's epsilon: factor by which the gate lowers the rate without an edge
 RATE_BOUND = 10.0  # bounds of the log-rate in the authors' code
 
 
@@ -31,11 +34,13 @@ class PaperVAEState(NamedTuple):
     Attributes
     ----------
     network : dict of Tensor
+        Trained parameters.
     frame : Frame
         Standardisation of the coordinates.
-    gate : Tensor of shape (K, p)
-        Mean adjacency of every class; a subject's own would identify the subject.
+    gate : Tensor of shape (K, E)
+        Mean adjacency of every class, by edge. The adjacency of a subject would identify it.
     active_units : Tensor, scalar
+        Number of latent units that are used (`fcm_vae.base.active_units`).
     history : Tensor of shape (epochs, 3)
         `fcm_vae.base.Terms` of every epoch.
     """
@@ -54,10 +59,10 @@ class PaperVAE(VAE):
     Parameters
     ----------
     project : {"none", "clip"}
-        Samples are not positive semidefinite by construction. "clip" raises their eigenvalues and
-        restores the unit diagonal.
+        Samples need not be positive semidefinite. "clip" raises their eigenvalues to at least 0.001
+        and restores the unit diagonal.
     **settings
-        Those of `VAE`.
+        Those of `fcforge.generators.fcm_vae.base.VAE`.
     """
 
     variant = "paper"
@@ -67,61 +72,74 @@ class PaperVAE(VAE):
     project: Literal["none", "clip"] = "none"
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Compute the encoder's inputs and ``gate`` (n, p), the edges of A."""
+        """Compute the encoder's inputs (`VAE.prepare`) and ``gate`` (n, E), the adjacency by edge."""
         gate = edges(binary(adjacency(fc, self.tau)))
         return {**super().prepare(fc), "gate": gate}
 
     def init_decoder(self, rng: RNG, rois: int) -> Params:
-        """Draw the factors' map with one hidden layer: the paper's g_r is nonlinear."""
+        """Draw the decoder: its map g from z to the factors has one hidden layer, to be nonlinear."""
         p = self.init_dense(rng, "factors_hidden", self.d_z, self.d_ff)
         p |= self.init_dense(rng, "factors", self.d_ff, rois * self.rank)
         return p | self.init_weights(rng, rois)
 
     def init_weights(self, rng: RNG, rois: int) -> Params:
-        """Draw the weights of the factors; edge baselines start at 0."""
+        """Draw the weights of the factors; the baselines of edges start at 0."""
         alpha = 0.05 * torch.randn(self.rank, generator=rng)
         return {"alpha": alpha, "baseline": torch.zeros(1, rois * (rois - 1) // 2)}
 
     def factors(self, p: Params, z: Tensor) -> Tensor:
-        """Return U(z) of one hidden layer; the paper does not give its form."""
+        """Return the factors U(z) (n, R * rank) by one hidden layer; the paper leaves its form open."""
         return layers.affine(
             p, "factors", F.gelu(layers.affine(p, "factors_hidden", z))
         )
 
     def gate_scale(self, p: Params) -> Tensor | float:
-        """Return the factor of the adjacency in the gate."""
+        """Return the factor of the adjacency in the gate; here 1."""
         return 1.0
 
     def gate_log(self, p: Params, adj_edges: Tensor) -> Tensor:
-        """Return log sigmoid(scale A + logit epsilon), the log-rate's offset (eq. gating)."""
+        """Return the gate's addition to the log-rate, log sigmoid(scale A + logit epsilon).
+
+        This is the paper's equation gating.
+
+        Parameters
+        ----------
+        p : dict of Tensor
+        adj_edges : Tensor of shape (n, E)
+            Adjacency A by edge.
+
+        Returns
+        -------
+        Tensor of shape (n, E)
+        """
         logit = math.log(OPEN / (1.0 - OPEN))
         return F.logsigmoid(self.gate_scale(p) * adj_edges + logit)
 
     def coordinates(self, fc: Tensor) -> tuple[Tensor, Tensor]:
-        """Return Fisher-z edges."""
+        """Return the Fisher-z edges (n, E), and zeros (R,), because decoding needs no start."""
         return fisher_z(edges(fc)), fc.new_zeros(fc.shape[-1])
 
     def to_fc(self, x: Tensor, start: Tensor) -> Tensor:
-        """Return tanh of the edges; not positive semidefinite by construction."""
+        """Return FC (n, R, R) as tanh of edges x (n, E); it need not be positive semidefinite."""
         return from_edges(torch.tanh(x))
 
     def decode(self, p: Params, z: Tensor, batch: Inputs) -> Tensor:
-        """Return the log-rate: baseline, interactions of z and the gate."""
+        """Return the log-rate (n, E): the sum of baseline, interactions of z and gate."""
         omega = self.interaction(p, z, batch["features"].shape[1])
         return p["baseline"] + omega + self.gate_log(p, batch["gate"])
 
     def reconstruction_nll(
         self, p: Params, target: Tensor, predicted: Tensor
     ) -> Tensor:
-        """Return the Poisson term lambda - x log lambda on x = exp(target), summed over edges.
+        """Return the Poisson term lambda - x log lambda of each subject (n,), summed over edges.
 
-        It is a quasi-likelihood, since x is not a count.
+        lambda is the rate and x = exp(target). This is a quasi-likelihood, since x is not a count.
         """
         return self.poisson(target, predicted).sum(-1)
 
     @staticmethod
     def poisson(target: Tensor, log_rate: Tensor) -> Tensor:
-        """Return the Poisson term of every edge (n, p)."""
+        """Return the Poisson term of every edge; arguments and result have the shape (n, E)."""
         eta = log_rate.clamp(-RATE_BOUND, RATE_BOUND)
         return eta.exp() - target.clamp(-8.0, 8.0).exp() * eta
 
@@ -134,13 +152,13 @@ class PaperVAE(VAE):
         history: Tensor,
         rng: RNG,
     ) -> PaperVAEState:
-        """Return the state with the mean adjacency of every class."""
+        """Make the fitted state, which holds the mean adjacency of every class."""
         mu, _ = self.encode_all(network, site)
         gate = class_means(site["gate"], batch.y)
         return PaperVAEState(network, frame, gate, active_units(mu), history)
 
     def draw(self, model: PaperVAEState, y: Tensor, rng: RNG) -> Tensor:
-        """Draw z | y by Bayes' rule and return FC of the rate, without a Poisson draw."""
+        """Draw z given y (n,) and return the FC (n, R, R) of the rate, without a Poisson draw."""
         p = model.network
         noise = normal(len(y), self.d_z, rng=rng, to=y.device)
         z = latent_given_y(p, y.to(noise.dtype), noise, self.sigma_y_floor)

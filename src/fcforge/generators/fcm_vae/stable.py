@@ -1,7 +1,10 @@
 """FCM-VAE, variant `stable`: Gaussian on off-log coordinates, with a baseline per class.
 
-Every sample is a valid correlation matrix. docs/generators.md gives the reason for each difference
-from the paper.
+Off-log coordinates are the off-diagonal entries of the matrix logarithm of FC
+(`fcforge.generators.coordinates`), so every sample is a valid correlation matrix. docs/generators.md
+gives the reason for each difference from the paper.
+
+Shapes: n subjects, R ROIs, E = R(R-1)/2 edges, K classes, d_z latent units, k factors of a covariance.
 """
 
 from dataclasses import dataclass
@@ -30,16 +33,17 @@ from fcforge.generators.matching import (
 from fcforge.graphs import edges
 from fcforge.nn.tensors import Inputs, Params
 
-SHRINK = 0.02
+SHRINK = 0.02  # shrinkage of FC towards the identity before the logarithm
 
 
 class Latent(NamedTuple):
-    """Class means and pooled covariance of the aggregate posterior.
+    """Distribution of z given the diagnosis: normal, with a mean per class and one covariance.
 
     Attributes
     ----------
     mean : Tensor of shape (K, d_z)
     factors : Tensor of shape (k, d_z)
+        F of the covariance F'F + diag(spread^2).
     spread : Tensor of shape (d_z,)
     """
 
@@ -48,11 +52,11 @@ class Latent(NamedTuple):
     spread: Tensor
 
     def draw(self, y: Tensor, rng: RNG) -> Tensor:
-        """Draw z | y (n, d_z)."""
+        """Draw z (n, d_z) for diagnoses y (n,)."""
         mean = self.mean[y]
-        low = normal(len(y), len(self.factors), rng=rng, to=y.device)
-        own = normal(*mean.shape, rng=rng, to=y.device)
-        return mean + low @ self.factors + self.spread * own
+        shared = normal(len(y), len(self.factors), rng=rng, to=y.device)
+        independent = normal(*mean.shape, rng=rng, to=y.device)
+        return mean + shared @ self.factors + self.spread * independent
 
 
 class StableVAEState(NamedTuple):
@@ -61,18 +65,20 @@ class StableVAEState(NamedTuple):
     Attributes
     ----------
     network : dict of Tensor
-        Parameters; edge baselines are refitted after training.
+        Trained parameters; the baselines of edges are refitted after training.
     frame : Frame
         Standardisation of the coordinates.
     latent : Latent
         Distribution of z given the diagnosis.
-    residual_factors, residual_diagonal : Tensor
-        Covariance of what z does not explain (`gaussian.residual_factors`).
+    residual_factors : Tensor of shape (k, E), float16
+    residual_diagonal : Tensor of shape (E,)
+        Covariance of the coordinates' part that z does not explain, from `gaussian.residual_factors`.
     class_fc : Tensor of shape (K, R, R)
-        Mean FC of every class, to which samples are moved.
+        Mean FC of every class; samples are shifted so that they have these means.
     scale : Tensor, scalar
-        Factor of the residual noise.
+        Factor of the deviation of samples from their class baseline, from `matching.matched_scale`.
     active_units : Tensor, scalar
+        Number of latent units that are used (`fcm_vae.base.active_units`).
     latent_share : Tensor, scalar
         Share of the coordinates' variance that z carries.
     history : Tensor of shape (epochs, 3)
@@ -93,7 +99,13 @@ class StableVAEState(NamedTuple):
 
 @dataclass(frozen=True)
 class StableVAE(VAE):
-    """FCM-VAE that does not collapse; the default variant."""
+    """FCM-VAE whose latent variables do not collapse to the prior; the default variant.
+
+    Parameters
+    ----------
+    **settings
+        Those of `fcforge.generators.fcm_vae.base.VAE`, with defaults of its own.
+    """
 
     name = "fcm_vae"  # the class that configs find; its `variants` lead to the others
     variant = "stable"
@@ -113,11 +125,17 @@ class StableVAE(VAE):
     free_bits: float = 0.05
 
     def degrees(self, graph: Tensor) -> Tensor:
-        """Return degrees as shares of the ROIs: a count would dominate the first layer."""
+        """Return the degree of every ROI (n, R, 1) as a share of all ROIs.
+
+        A number of neighbours would dominate the first layer.
+        """
         return graph.sum(-1, keepdim=True) / graph.shape[-1]
 
     def init_decoder(self, rng: RNG, rois: int) -> Params:
-        """Draw a random offset of the factors, so that a shift of z moves edges to first order."""
+        """Draw the decoder; its factors have a random offset.
+
+        The decoder is quadratic in the factors. Without the offset its gradient at z = 0 would be 0.
+        """
         p = self.init_dense(rng, "factors", self.d_z, rois * self.rank)
         p["factors.weight"] *= 0.2
         p["factors.bias"] = (
@@ -132,7 +150,10 @@ class StableVAE(VAE):
         }
 
     def start(self, site: Inputs, rng: RNG) -> Params:
-        """Draw parameters; edge baselines and noise start at their maximum likelihood."""
+        """Draw the parameters before the first step.
+
+        Baselines and noise of the edges start at their maximum-likelihood estimates without z.
+        """
         p = super().start(site, rng)
         target = site["target"].cpu()
         y = site["y"].cpu()
@@ -141,27 +162,27 @@ class StableVAE(VAE):
         return p
 
     def centred(self, p: Params, omega: Tensor) -> Tensor:
-        """Subtract the value at z = 0, which belongs to the baseline."""
+        """Subtract from the interactions omega (n, E) their value at z = 0, the baseline's part."""
         u0 = p["factors.bias"].view(-1, self.rank)
         return omega - edges((u0 * p["alpha"]) @ u0.T)
 
     def coordinates(self, fc: Tensor) -> tuple[Tensor, Tensor]:
-        """Return off-log coordinates and the mean diagonal of log C."""
+        """Return off-log coordinates (n, E) and the mean diagonal (R,) of the logarithm of FC."""
         return off_log(fc, SHRINK)
 
     def to_fc(self, x: Tensor, start: Tensor) -> Tensor:
-        """Return the correlation matrices with these off-log coordinates."""
+        """Return the correlation matrices (n, R, R) with off-log coordinates x (n, E)."""
         return from_off_log(x, start=start, tol=TOLERANCE)[0]
 
     def decode(self, p: Params, z: Tensor, batch: Inputs) -> Tensor:
-        """Return the class baseline plus the interactions of z."""
+        """Return the standardised coordinates (n, E): class baseline plus interactions of z."""
         rois = batch["features"].shape[1]
         return p["baseline"][batch["y"]] + self.interaction(p, z, rois)
 
     def reconstruction_nll(
         self, p: Params, target: Tensor, predicted: Tensor
     ) -> Tensor:
-        """Return the Gaussian negative log-likelihood with a learned variance per edge."""
+        """Return the Gaussian negative log-likelihood (n,) with a learned variance per edge."""
         log_noise = p["log_noise"]
         error = (target - predicted).square() * (-log_noise).exp()
         return 0.5 * (error + log_noise).sum(-1)
@@ -175,7 +196,7 @@ class StableVAE(VAE):
         history: Tensor,
         rng: RNG,
     ) -> StableVAEState:
-        """Fit latent distribution, baselines and residual noise to the trained network."""
+        """Make the fitted state: distribution of z, baselines and residual noise of the network."""
         y, target = batch.y, site["target"]
         mu, log_var = self.encode_all(network, site)
         latent = aggregate_posterior(mu, log_var, y)
@@ -196,6 +217,7 @@ class StableVAE(VAE):
         labels = matching_y(batch)
 
         def draw(scale: Tensor) -> Tensor:
+            """Draw FC of the diagnoses `labels` with this scale of deviations."""
             return self.draw(model._replace(scale=scale), labels, rng)
 
         return model._replace(scale=matched_scale(draw, batch, SHRINK))
@@ -203,11 +225,26 @@ class StableVAE(VAE):
     def refit_baseline(
         self, p: Params, latent: Latent, target: Tensor, y: Tensor, rng: RNG
     ) -> tuple[Params, Tensor]:
-        """Set nu_e(y) = mean of class y - E[omega(z) | y], so that class means are exact.
+        """Set the baselines of edges so that the class means of samples are exact.
+
+        The baseline of class y is its mean minus the expected interactions E[omega(z) | y], estimated
+        from 512 draws of z.
+
+        Parameters
+        ----------
+        p : dict of Tensor
+            Trained parameters.
+        latent : Latent
+        target : Tensor of shape (n, E)
+            Standardised coordinates of the training subjects.
+        y : Tensor of shape (n,)
+            Their diagnoses.
+        rng : torch.Generator
 
         Returns
         -------
         network : dict of Tensor
+            The parameters with new baselines.
         share : Tensor, scalar
             Share of the coordinates' variance that z carries.
         """
@@ -218,12 +255,15 @@ class StableVAE(VAE):
             omega = self.interactions(p, z)
             baseline[label] -= omega.mean(0)
             variances.append(omega.var(0).mean())
-            del omega  # before the next of its size
+            del omega  # frees memory before the next of its size
         total = target.var(0).mean().clamp_min(1e-12)
         return {**p, "baseline": baseline}, torch.stack(variances).mean() / total
 
     def draw(self, model: StableVAEState, y: Tensor, rng: RNG) -> Tensor:
-        """Draw z | y and residual noise, decode, and move the class means to those of the site."""
+        """Draw FC (n, R, R) for diagnoses y (n,), with the class means of the site.
+
+        Coordinates are the class baseline, the interactions of a drawn z, and residual noise.
+        """
         x = self.interactions(model.network, model.latent.draw(y, rng))
         noise = residual_noise(
             model.residual_factors, model.residual_diagonal, len(y), rng
@@ -237,7 +277,15 @@ class StableVAE(VAE):
 
 
 def aggregate_posterior(mu: Tensor, log_var: Tensor, y: Tensor) -> Latent:
-    """Return the distribution of z given y over the training subjects."""
+    """Fit the distribution of z given y to the encoder's results for the training subjects.
+
+    Parameters
+    ----------
+    mu, log_var : Tensor of shape (n, d_z)
+        Means and log variances of q(z | FC).
+    y : Tensor of shape (n,)
+        Diagnoses.
+    """
     factors, diagonal = residual_factors(mu, y)
     spread = log_var.exp().mean(0).sqrt()
     return Latent(

@@ -1,10 +1,13 @@
-"""Training of FCM-VAE: on a CPU site by site, on a GPU side by side, each as if it were alone.
+"""Training of FCM-VAE: one network per site, on a CPU site by site, on a GPU all sites together.
 
-On a GPU the networks are stacked and their losses summed (`torch.func.vmap`), and a step is
-captured once and replayed: twenty networks take the time of one. A lane takes as many steps per
-epoch as its own subjects need; in the others it rests. Batches and noise come from the lane's own
-generator on the CPU, so that they are those of the same site alone; dropout is drawn where the
-networks are.
+A lane is one network among several that train in parallel; here each lane is the network of one site.
+On a GPU the parameters of all lanes are stacked along a first dimension and their losses summed
+(`torch.func.vmap`), and one training step is recorded as a CUDA graph: twenty networks take the time
+of one. Every lane is trained as if it were alone. It takes as many steps per epoch as its own subjects
+need and is left unchanged in the other steps. Its batches and noise come from a random number
+generator of its own on the CPU; dropout is drawn on the device of the networks.
+
+Shapes: b subjects of a batch, d_z latent units.
 """
 
 import math
@@ -54,15 +57,15 @@ class Trainable(Protocol):
         ...
 
     def start(self, site: Inputs, rng: RNG) -> Params:
-        """Draw the parameters before the first step."""
+        """Draw the parameters before the first step for a site's subjects (`VAE.site`)."""
         ...
 
     def dropout_masks(self, n: int, rois: int, rng: RNG) -> Params:
-        """Draw the activations that dropout keeps for n subjects, by place."""
+        """Draw the activations that dropout keeps for n subjects, by place in the network."""
         ...
 
     def kl_weight(self, epoch: int) -> float:
-        """Return the weight of the KL term in an epoch."""
+        """Return the weight of the KL term in an epoch, counted from 0."""
         ...
 
     def negative_elbo(
@@ -73,19 +76,20 @@ class Trainable(Protocol):
         masks: Params,
         beta: float | Tensor,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return minus the supervised ELBO of a batch and its `TERMS`."""
+        """Return the loss of a batch, minus the supervised ELBO, and its `TERMS`."""
         ...
 
 
 class Lanes(NamedTuple):
-    """State of training along a first (lane) dimension.
+    """State of training of all lanes; the first dimension of every tensor is the lane.
 
     Attributes
     ----------
     params : dict of Tensor
     optimiser : Adam
+        State of the optimiser.
     terms : Tensor of shape (lanes, 3)
-        `TERMS` of the epoch so far, summed over subjects.
+        `TERMS` of the present epoch, summed over the subjects so far.
     """
 
     params: Params
@@ -94,17 +98,18 @@ class Lanes(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Data of one step.
+    """Data of one training step of all lanes.
 
     Attributes
     ----------
     rows : Tensor of shape (lanes, b)
-        Subjects, by row of the bank.
+        Subjects of the batch, as row numbers of `LaneBatches.bank`.
     weight : Tensor of shape (lanes, b)
-        1 for subjects, 0 for what only fills the batch.
+        1 for subjects, 0 for entries that only fill the batch.
     noise : Tensor of shape (lanes, b, d_z)
+        Standard normal numbers for the draws of z.
     masks : dict of Tensor
-        Dropout.
+        Activations that dropout keeps.
     """
 
     rows: Tensor
@@ -122,6 +127,12 @@ class LaneBatches:
     sites : sequence of dict
         Tensors of every lane's subjects, from `fcforge.generators.fcm_vae.base.VAE.site`.
     rngs : sequence of torch.Generator
+        Source of random numbers of every lane.
+
+    Attributes
+    ----------
+    bank : dict of Tensor
+        Tensors of the subjects of all lanes, one lane after the other along the first dimension.
     """
 
     def __init__(
@@ -138,7 +149,10 @@ class LaneBatches:
             self.bank = {k: torch.cat([site[k] for site in sites]) for k in sites[0]}
 
     def epoch(self) -> Iterator[Step]:
-        """Yield every lane's subjects once, in its own order; a lane that is through rests."""
+        """Yield the steps of one epoch, in which every lane sees each of its subjects once.
+
+        A lane with fewer subjects than others gets empty batches in the last steps.
+        """
         orders = [
             torch.randperm(n, generator=rng).split(self.vae.batch_size)
             for n, rng in zip(self.sizes, self.rngs, strict=True)
@@ -149,7 +163,13 @@ class LaneBatches:
             )
 
     def _step(self, chosen: Sequence[Tensor]) -> Step:
-        """Return the step that trains the `chosen` subjects of every lane."""
+        """Return the data of one step.
+
+        Parameters
+        ----------
+        chosen : sequence of Tensor, each of shape (b,) or shorter
+            For every lane the subjects to train, numbered within the lane.
+        """
         vae = self.vae
         size = min(vae.batch_size, max(self.sizes))
         rows = torch.zeros(len(chosen), size, dtype=torch.int64)
@@ -158,9 +178,9 @@ class LaneBatches:
         masks = []
         for lane, index in enumerate(chosen):
             n = len(index)
-            kept = vae.dropout_masks(n, self.rois, self.mask_rngs[lane])
-            filler = {k: v.new_ones(size - n, *v.shape[1:]) for k, v in kept.items()}
-            masks.append({k: torch.cat([v, filler[k]]) for k, v in kept.items()})
+            drawn = vae.dropout_masks(n, self.rois, self.mask_rngs[lane])
+            filler = {k: v.new_ones(size - n, *v.shape[1:]) for k, v in drawn.items()}
+            masks.append({k: torch.cat([v, filler[k]]) for k, v in drawn.items()})
             rows[lane, :n] = index + sum(self.sizes[:lane])
             weight[lane, :n] = 1.0
             noise[lane, :n] = normal(n, vae.d_z, rng=self.rngs[lane])
@@ -169,13 +189,25 @@ class LaneBatches:
 
 
 def adam_step(vae: Trainable, lanes: Lanes, gradient: Params, active: Tensor) -> Lanes:
-    """Take one step of Adam in the `active` lanes (lanes,); the others stay as they are."""
+    """Take one step of Adam in some lanes and leave the others unchanged.
+
+    Parameters
+    ----------
+    vae : Trainable
+    lanes : Lanes
+    gradient : dict of Tensor
+        Gradients of the parameters of all lanes.
+    active : Tensor of shape (lanes,), bool
+        Lanes that take the step.
+    """
     clip = vae.clip or math.inf
 
     def step(params: Params, optimiser: Adam, gradient: Params) -> tuple[Params, Adam]:
+        """Take the step of one lane."""
         return optimiser.step(params, gradient, lr=vae.lr, clip=clip)
 
     def pick(new: Tensor, old: Tensor) -> Tensor:
+        """Return new values in the active lanes and old ones in the others."""
         return torch.where(active.view(-1, *[1] * (new.dim() - 1)), new, old)
 
     old = lanes.params, lanes.optimiser
@@ -185,14 +217,16 @@ def adam_step(vae: Trainable, lanes: Lanes, gradient: Params, active: Tensor) ->
 
 
 def advance(batches: LaneBatches) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
-    """Return the function that takes all lanes one step further.
+    """Return the function that takes one training step in all lanes.
 
-    Its arguments are the lanes, the step's data and the KL weight; it returns the lanes in a tuple.
+    Its arguments are the lanes, the step's data and the KL weight. It returns the new lanes in a tuple,
+    the form that `Graphed` needs.
     """
     bank = batches.bank
     vae = batches.vae
 
     def step(lanes: Lanes, data: Step, beta: Tensor) -> tuple[Lanes]:
+        """Take one training step in all lanes."""
         batch = {k: v[data.rows] for k, v in bank.items()}
         batch["weight"] = data.weight
         params = {k: v.detach().requires_grad_() for k, v in lanes.params.items()}
@@ -224,11 +258,12 @@ def train(
     sites : sequence of dict
         Tensors of every site's subjects, from `fcforge.generators.fcm_vae.base.VAE.site`.
     rngs : sequence of torch.Generator
+        Source of random numbers of every site.
 
     Returns
     -------
     networks : list of dict
-        Parameters of every site's network.
+        Trained parameters of every site's network.
     histories : list of Tensor of shape (epochs, 3)
         Mean `TERMS` of every site and epoch, on the CPU.
     """
@@ -242,12 +277,20 @@ def train(
 def train_alone(vae: Trainable, site: Inputs, rng: RNG) -> tuple[Params, Tensor]:
     """Maximise the supervised ELBO of one site on the CPU.
 
-    Nothing is stacked or lifted, and a fused Adam changes the parameters in place. Batches
-    and noise are those of `train_lanes`; sums differ in their last digits.
+    Batches and noise are those of `train_lanes`. There is no dimension of lanes, and a fused Adam
+    changes the parameters in place, so results differ from those of `train_lanes` in the last digits.
+
+    Parameters
+    ----------
+    vae : Trainable
+    site : dict of Tensor
+        From `fcforge.generators.fcm_vae.base.VAE.site`.
+    rng : torch.Generator
 
     Returns
     -------
     network : dict of Tensor
+        Trained parameters.
     history : Tensor of shape (epochs, 3)
         Mean `TERMS` of every epoch.
     """
@@ -276,13 +319,16 @@ def train_alone(vae: Trainable, site: Inputs, rng: RNG) -> tuple[Params, Tensor]
 def train_lanes(
     vae: Trainable, sites: Sequence[Inputs], rngs: Sequence[RNG]
 ) -> tuple[list[Params], list[Tensor]]:
-    """Maximise the supervised ELBO of all sites in the same steps; arguments as of `train`."""
+    """Maximise the supervised ELBO of all sites in the same steps.
+
+    Arguments and results are those of `train`.
+    """
     batches = LaneBatches(vae, sites, rngs)
     device = batches.device
     starts = [vae.start(site, rng) for site, rng in zip(sites, rngs, strict=True)]
     params = moved(stacked(starts), device)
-    none = torch.zeros(len(sites), len(TERMS), device=device)
-    lanes = Lanes(params, torch.func.vmap(Adam.start)(params), none)
+    zeros = torch.zeros(len(sites), len(TERMS), device=device)
+    lanes = Lanes(params, torch.func.vmap(Adam.start)(params), zeros)
     step: Callable[..., tuple[Lanes]] = advance(batches)
     if device.type == "cuda":
         step = Graphed(step, carried=1)
@@ -290,7 +336,7 @@ def train_lanes(
     history = []
     for epoch in range(vae.epochs):
         beta = torch.tensor(vae.kl_weight(epoch), device=device)
-        lanes = lanes._replace(terms=none)
+        lanes = lanes._replace(terms=zeros)
         for data in batches.epoch():
             (lanes,) = step(lanes, data, beta)
         history.append((lanes.terms / sizes).cpu())
