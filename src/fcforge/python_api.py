@@ -100,7 +100,7 @@ def run(
     out: str | Path | None = None,
     jobs: int = 1,
     device: str = "cpu",
-    progress: Progress = lambda done, total, what: None,
+    progress: Progress = lambda done, total, title: None,
 ) -> Results:
     """Train every learner over the site orders, as ``fcforge run`` does.
 

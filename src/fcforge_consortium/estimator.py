@@ -82,12 +82,12 @@ class OnRecord(FittedOnRecord):
     def _learn_sites(self, subjects: Cohort, first: bool) -> Any:
         """Return the model after the sites of a call; entries are kept if all were learned."""
         if self._own_module is not None:
-            what = f"model {type(self.model).__name__!r} is code of yours, which no file can hold."
-            do = "Name a model of `fcforge list models`."
-            raise ConfigError(what, do=do)
+            message = f"model {type(self.model).__name__!r} is code of yours, which no file can hold."
+            hint = "Name a model of `fcforge list models`."
+            raise ConfigError(message, do=hint)
         if subjects.weight is not None:
-            what = "records state how many people were learned, each of weight 1."
-            raise ConfigError(what, do="Leave sample_weight and class_weight out.")
+            message = "records state how many people were learned, each of weight 1."
+            raise ConfigError(message, do="Leave sample_weight and class_weight out.")
         if not first:
             self._require_same_params()
         model: Any = self._begin(subjects) if first else self.model_
@@ -106,11 +106,11 @@ class OnRecord(FittedOnRecord):
         for name, value in self.get_params(deep=False).items():
             before = self._params_of_fit.get(name, value)
             if name not in MAY_CHANGE and before is not value and before != value:
-                what = (
+                message = (
                     f"{name}={value!r} was {before!r} when the first site was learned."
                 )
-                do = "All hospitals of a file share its settings: set it back, or use fit."
-                raise ConfigError(what, do=do)
+                hint = "All hospitals of a file share its settings: set it back, or use fit."
+                raise ConfigError(message, do=hint)
 
     def _begin(self, subjects: Cohort) -> Any:
         """Return the model before the first site: a base model, or an empty chain."""
@@ -120,9 +120,9 @@ class OnRecord(FittedOnRecord):
         for name in ("held_out", "calibrate") if target.kind != "two classes" else ():
             value = getattr(self, name)
             if value != getattr(type(self), name):
-                what = f"{name}={value!r} is for two classes"
-                do = "Leave it out."
-                raise ConfigError(f"{what}; the target is {target.kind}.", do=do)
+                message = f"{name}={value!r} is for two classes"
+                hint = "Leave it out."
+                raise ConfigError(f"{message}; the target is {target.kind}.", do=hint)
         settings = self._chain_settings(subjects)
         settings.build(target)  # refuses a target that cannot be learned
         return empty_chain(settings, target, self._in_order(subjects)[0]).model
@@ -148,8 +148,8 @@ class OnRecord(FittedOnRecord):
     def _opened_start(self) -> Any:
         """Return the base model that sites are added to."""
         if self.features != "fc":
-            what = "contributions are made from FC only."
-            raise ConfigError(what, do="Set features='fc'.")
+            message = "contributions are made from FC only."
+            raise ConfigError(message, do="Set features='fc'.")
         if isinstance(self.base_model, Exchange):
             return self.base_model.model
         if isinstance(self.base_model, (str, Path)):
@@ -157,33 +157,35 @@ class OnRecord(FittedOnRecord):
             if str(place) in BASE_MODELS:
                 place = published_base_model(str(place), warnings.warn)
             elif not Path(place).exists():
-                what = f"base_model='{place}' is neither a file nor a published base model."
-                raise ConfigError(what, do=f"Known: {', '.join(BASE_MODELS)}.")
+                message = f"base_model='{place}' is neither a file nor a published base model."
+                raise ConfigError(message, do=f"Known: {', '.join(BASE_MODELS)}.")
             return open_exchange(place).model
-        do = (
+        hint = (
             "Give base_model= a name, a file of `fcforge consortium base-model`, or what "
             "`make_public` returned."
         )
-        raise ConfigError("method 'contributions' needs a base model.", do=do)
+        raise ConfigError("method 'contributions' needs a base model.", do=hint)
 
     def _around_start(self, model: Any) -> dict[str, Any]:
         """Return the settings of a contribution: exact by "analytic", else with noise."""
         for part in ("model", "generator", "training"):
             if getattr(self, PARTS[part].parameter):
-                what = f"{PARTS[part].parameter} has no effect beside a base model."
-                raise ConfigError(what, do="Leave it out.")
+                message = f"{PARTS[part].parameter} has no effect beside a base model."
+                raise ConfigError(message, do="Leave it out.")
         given = dict(self.method_params or {})
         if self.method == CONTRIBUTIONS:
             check_names("setting", given, SETTINGS)
             return given
         method = self._method_name()
         if method != CLOSED_FORM:
-            what = f"method '{method}' does not continue from a base model."
-            raise ConfigError(what, do="Leave base_model= out, or the method.")
+            message = f"method '{method}' does not continue from a base model."
+            raise ConfigError(message, do="Leave base_model= out, or the method.")
         if not model.exchange.root.policy.exact_allowed:
-            what = f"the base model takes no exact sums, which method '{method}' adds."
-            do = f"{WITH_NOISE}, or a base model made with `--exact`."
-            raise ConfigError(what, where="base_model=", do=do)
+            message = (
+                f"the base model takes no exact sums, which method '{method}' adds."
+            )
+            hint = f"{WITH_NOISE}, or a base model made with `--exact`."
+            raise ConfigError(message, where="base_model=", do=hint)
         place = f"method '{method}' beside base_model="
         check_names("setting", given, ["accept_labels"], where=place)
         return {"mechanism": "none", **given}
@@ -223,12 +225,14 @@ class OnRecord(FittedOnRecord):
     def _explained(self, output: int) -> Any:
         """Return the model of the file; it explains the patients' class alone."""
         if output != 1 or self.target_.kind != "two classes":
-            what = (
+            message = (
                 f"explanations are for two classes, and this is about {self.target_}."
             )
             if self.target_.kind == "two classes":
-                what = "explanations of a consortium file are for the patients' class."
-            raise InputError(what, do="Compare two of the classes.")
+                message = (
+                    "explanations of a consortium file are for the patients' class."
+                )
+            raise InputError(message, do="Compare two of the classes.")
         return self.model_
 
     def _linear_weights(self) -> tuple[np.ndarray, np.ndarray]:
@@ -262,8 +266,8 @@ class OnRecord(FittedOnRecord):
         """
         check_is_fitted(self, "model_")
         if self.features == "any":
-            what = "only models of FC can be handed over."
-            raise ConfigError(what, do="Set features='fc'.")
+            message = "only models of FC can be handed over."
+            raise ConfigError(message, do="Set features='fc'.")
         if self.target_.kind == "two classes":
             people_module.require_stated(self.classes_, self.positive)
         out = Path(path)
@@ -316,10 +320,10 @@ class OnRecord(FittedOnRecord):
         Each contribution states the budget that its people have spent in all. The estimator counted
         only its own contributions.
         """
-        own = {entry.commitment for entry in self.entries_}
+        commitments = {entry.commitment for entry in self.entries_}
         sites = {entry.site for entry in self.entries_}
         for entry in ledger.entries:
-            if entry.site in sites and entry.commitment not in own:
+            if entry.site in sites and entry.commitment not in commitments:
                 raise ConfigError(
                     f"the ledger has the contribution {entry.number} of '{entry.site}', which "
                     "this estimator does not know: the budget that its file states would be too "
@@ -387,8 +391,8 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
             with as_input_error():
                 target = self._opened_start().target
             if target.kind == "number":
-                what = f"the base model is about {target}, which is no class."
-                raise InputError(what, do="Use ConsortiumRegressor.")
+                message = f"the base model is about {target}, which is no class."
+                raise InputError(message, do="Use ConsortiumRegressor.")
             if target.kind == "more classes":
                 return as_labels(target)
             known = np.unique(labels if classes is None else np.asarray(classes))
@@ -398,8 +402,8 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
 
     def _take(self, target: Target) -> None:
         if target.kind == "number":
-            what = f"the file is about {target}, which is no class."
-            raise ConfigError(what, do="Use ConsortiumRegressor.load.")
+            message = f"the file is about {target}, which is no class."
+            raise ConfigError(message, do="Use ConsortiumRegressor.load.")
         self.target_ = target
         self._labels = as_labels(target)
         self.classes_ = np.unique(self._labels)
@@ -424,16 +428,16 @@ class ConsortiumRegressor(OnRecord, ForgeRegressor):
         with as_input_error():
             target = self._opened_start().target
         if target.classes or self.limits not in (None, target.limits):
-            what = f"the base model is about {target}, not a number within limits={self.limits}."
+            message = f"the base model is about {target}, not a number within limits={self.limits}."
             raise InputError(
-                what, do="Give limits= as the base model has them, or none."
+                message, do="Give limits= as the base model has them, or none."
             )
         return target
 
     def _take(self, target: Target) -> None:
         if target.classes:
-            what = f"the file is about {target}, which is no number."
-            raise ConfigError(what, do="Use ConsortiumClassifier.load.")
+            message = f"the file is about {target}, which is no number."
+            raise ConfigError(message, do="Use ConsortiumClassifier.load.")
         self.target_ = target
 
 
@@ -458,8 +462,8 @@ def add_site(
     nowhere = Path()
     request = ContributeRequest(site, nowhere, nowhere, state=nowhere, **given)
     require_new(model, people_in(people), ledger)
-    own = [entry for entry in ledger.entries if entry.site == site]
-    done = learn(model, people, Ledger(ledger.path, own), request, None)
+    of_site = [entry for entry in ledger.entries if entry.site == site]
+    done = learn(model, people, Ledger(ledger.path, of_site), request, None)
     return ContributionModel(done.exchange), done.entry
 
 

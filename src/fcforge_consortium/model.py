@@ -101,14 +101,16 @@ class Model(Protocol):
     def familiar(self, people: "Cohort") -> tuple[str, ...]:
         """Return warnings about people whom the model may have seen."""
 
-    def require_two_classes(self, what: str) -> None:
+    def require_two_classes(self, subject_and_verb: str) -> None:
         """Raise `ConfigError` unless the target has two classes.
 
         Parameters
         ----------
-        what : str
-            Subject and verb of the message, e.g. "a threshold is".
+        subject_and_verb : str
+            Beginning of the message, e.g. "a threshold is".
         """
         if self.target.kind != "two classes":
-            message = f"{what} for two classes, and this is about {self.target}."
+            message = (
+                f"{subject_and_verb} for two classes, and this is about {self.target}."
+            )
             raise ConfigError(message, do="Leave it out.")

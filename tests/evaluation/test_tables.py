@@ -114,7 +114,7 @@ def test_majority_follows_the_sites_learned_so_far():
 
 
 def test_own_majority_is_the_same_at_every_stage():
-    own = majority_result(two_site_run("AB"), own=True)
+    own = majority_result(two_site_run("AB"), per_site=True)
     assert own.scores["A"][:, 0] == pytest.approx([0.7, 0.7])
     assert own.scores["B"][:, 0] == pytest.approx([0.4, 0.4])
     assert summary(own)["fm"] == 0

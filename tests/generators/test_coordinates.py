@@ -10,11 +10,11 @@ from fcforge.generators.coordinates import (
     GAUSS,
     LOBATTO,
     _slope,
-    few,
     fixed_point,
     from_off_log,
     in_parts,
     newton,
+    number_at_once,
     shrink_to_identity,
     unit_diagonal,
 )
@@ -142,7 +142,7 @@ def test_a_start_near_the_answer_gives_the_same_answer(small_site) -> None:
 def test_chunks_do_not_change_numbers(small_site, monkeypatch) -> None:
     x = off_log(small_site.fc)
     whole = from_off_log(x)[0]
-    monkeypatch.setattr(coordinates, "few", lambda of_116, rois: 3)
+    monkeypatch.setattr(coordinates, "number_at_once", lambda of_116, rois: 3)
     assert torch.allclose(from_off_log(x)[0], whole, atol=1e-6)
 
 
@@ -152,11 +152,13 @@ def test_edges_alone_are_those_of_the_matrices(small_site) -> None:
 
 
 def test_parts_are_the_whole(monkeypatch) -> None:
-    assert few(64, 116) == 64
-    assert few(64, 400) == 1
+    assert number_at_once(64, 116) == 64
+    assert number_at_once(64, 400) == 1
     given = torch.arange(7.0)
     for size in (7, 3, 1):
-        monkeypatch.setattr(coordinates, "few", lambda of_116, rois, n=size: n)
+        monkeypatch.setattr(
+            coordinates, "number_at_once", lambda of_116, rois, n=size: n
+        )
         found = in_parts(lambda part: part[:, None] * torch.ones(2), given, 5)
         assert torch.equal(found, given[:, None].expand(7, 2))
 

@@ -45,7 +45,9 @@ def test_diverged_runs_are_counted_and_left_out():
 
 def test_worse_than_majority_is_said():
     runs = fake_learner("weak", skill=0.1)
-    majority = by_learner(with_majority(runs, own=True))["majority class of each site"]
+    majority = by_learner(with_majority(runs, per_site=True))[
+        "majority class of each site"
+    ]
     c = compare(runs, majority, n_draws=200)
     assert "weak: is below always naming each site's commonest class" in texts(
         runs, against_majority={"weak": c}

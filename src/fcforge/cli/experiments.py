@@ -73,8 +73,8 @@ def init(
 ) -> None:
     """Write a commented config to start from."""
     if path.exists():
-        do = "Choose another name, or remove it."
-        raise FCForgeError("file exists.", where=path, do=do)
+        hint = "Choose another name, or remove it."
+        raise FCForgeError("file exists.", where=path, do=hint)
     first = files("fcforge.cli").joinpath("first.toml")
     write_text(path, first.read_text(encoding="utf-8"))
     say(f"wrote {path}; edit it, then: fcforge check {path} && fcforge run {path}")
@@ -180,9 +180,9 @@ def _say_log(prepared: "Prepared", folder: Path, log: LogFormat) -> None:
     say(f"log: {folder / LOG_PATHS[log]}")
     missing = unlogged(Store(folder), prepared.plan)
     if missing:
-        what = counted(len(missing), "site training")
+        message = counted(len(missing), "site training")
         text = "ran without a log, so the log does not have them. Another --out trains them again."
-        say(f"{what} {text}", style="yellow")
+        say(f"{message} {text}", style="yellow")
 
 
 def _say_networks(prepared: "Prepared", folder: Path) -> None:

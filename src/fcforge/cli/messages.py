@@ -24,11 +24,11 @@ def say(text: str = "", style: str = "") -> None:
     typer.secho(printable(text, keep="\n"), sys.stderr, fg=style or None)
 
 
-def at_work(what: str) -> "Status":
-    """Return a context manager that shows a spinner with the text `what` on a terminal."""
+def at_work(activity: str) -> "Status":
+    """Return a context manager that shows a spinner with the text `activity` on a terminal."""
     from rich.console import Console
 
-    return Console(stderr=True).status(what)
+    return Console(stderr=True).status(activity)
 
 
 @contextmanager

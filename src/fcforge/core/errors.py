@@ -116,8 +116,8 @@ def needs(
     >>> print(needs("torch", "train"))
     this needs the package 'torch'. Install fcforge with its extra: pip install '.[train]' ...
     """
-    do = f"Install fcforge with its extra: pip install '.[{extra}]' (or 'FILE.whl[{extra}]')."
-    return error(f"this needs the package '{package}'.", do=do)
+    hint = f"Install fcforge with its extra: pip install '.[{extra}]' (or 'FILE.whl[{extra}]')."
+    return error(f"this needs the package '{package}'.", do=hint)
 
 
 def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) -> Any:

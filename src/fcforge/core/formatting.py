@@ -158,12 +158,12 @@ def listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def some(names: Iterable[object], most: int = 5) -> str:
+def abbreviated(names: Iterable[object], most: int = 5) -> str:
     """Return the first `most` names as text, and how many more there are.
 
     Examples
     --------
-    >>> some(["a", "b", "c"], most=2), some([7, 8])
+    >>> abbreviated(["a", "b", "c"], most=2), abbreviated([7, 8])
     ('a, b and 1 more', '7, 8')
     """
     texts = [str(name) for name in names]

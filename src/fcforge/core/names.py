@@ -39,8 +39,8 @@ def unknown_name(
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"Did you mean '{near[0]}'? " if near else ""
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    do = f"{hint}Known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}."
-    return ConfigError(f"unknown {kind} '{name}'.", where=where, do=do)
+    advice = f"{hint}Known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}."
+    return ConfigError(f"unknown {kind} '{name}'.", where=where, do=advice)
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") -> T:
@@ -60,8 +60,8 @@ def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") ->
         former_names: Mapping[str, str] = getattr(table, "former_names", {})
         if name in former_names:
             present = former_names[name]
-            what = f"{kind} '{name}' is now called '{present}'."
-            raise ConfigError(what, where=where, do=f"Write '{present}'.")
+            message = f"{kind} '{name}' is now called '{present}'."
+            raise ConfigError(message, where=where, do=f"Write '{present}'.")
         raise unknown_name(kind, name, table, where=where)
     return table[name]
 

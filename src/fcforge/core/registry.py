@@ -74,9 +74,9 @@ class Registry(MutableMapping[str, T]):
             name = str(getattr(member, "name", name))
             if members.setdefault(name, member) is not member:
                 taken = getattr(members[name], "__module__", self.group)
-                what = f"the name '{name}' is already taken by {taken}."
-                do = "Rename or uninstall the plug-in."
-                raise ConfigError(what, where=where, do=do)
+                message = f"the name '{name}' is already taken by {taken}."
+                hint = "Rename or uninstall the plug-in."
+                raise ConfigError(message, where=where, do=hint)
         return members
 
     def __getitem__(self, name: str) -> T:
@@ -164,9 +164,9 @@ def import_object(name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except Exception as error:
-        what = f"'{name}' cannot be imported ({type(error).__name__}: {error})."
-        do = f"Install the module, or put {module}.py beside the config."
-        raise ConfigError(what, do=do) from error
+        message = f"'{name}' cannot be imported ({type(error).__name__}: {error})."
+        hint = f"Install the module, or put {module}.py beside the config."
+        raise ConfigError(message, do=hint) from error
 
 
 def source_file(name: str) -> str | None:
@@ -204,8 +204,8 @@ def registered(
         if convert is not None:
             candidate = convert(candidate, name)
         if not (isinstance(candidate, type) and issubclass(candidate, base)):
-            what = f"'{name}' is not a subclass of {base.__name__}."
-            raise ConfigError(what, where=where, do=REMOVE)
+            message = f"'{name}' is not a subclass of {base.__name__}."
+            raise ConfigError(message, where=where, do=REMOVE)
         if "name" not in vars(candidate):
             candidate.name = name  # type: ignore[attr-defined]
         return candidate

@@ -24,7 +24,7 @@ import numpy as np
 
 from fcforge.core.errors import DataError
 from fcforge.core.files import whole_file, write_bytes
-from fcforge.core.formatting import counted, listed, some
+from fcforge.core.formatting import abbreviated, counted, listed
 from fcforge.core.names import check_names, look_up
 from fcforge.data.cohort import Cohort
 from fcforge.data.edges import upper_from_fc
@@ -142,9 +142,9 @@ def _download(url: str) -> bytes | None:
 def _not_fetched(url: str, reason: str) -> DownloadError:
     """Return the error for a URL that could not be fetched."""
     folder, _, name = url.rpartition("/")
-    do = "Connect to the internet and run the same again: files already fetched are kept."
+    hint = "Connect to the internet and run the same again: files already fetched are kept."
     message = f"the download of {name} from {folder} failed ({reason})."
-    return DownloadError(message, do=do)
+    return DownloadError(message, do=hint)
 
 
 def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
@@ -157,8 +157,8 @@ def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
             raise _not_fetched(url, "no such file, or it may not be read")
         write_bytes(file, data)
     if not file.exists():
-        do = "Give the folder that nilearn downloaded into, or set download = true."
-        raise DataError("no phenotypic file.", where=file, do=do)
+        hint = "Give the folder that nilearn downloaded into, or set download = true."
+        raise DataError("no phenotypic file.", where=file, do=hint)
     return read_table(file)
 
 
@@ -274,8 +274,8 @@ class _Files:
         if n_missing := len(people) - len(present):
             folder = self.root / self.kind
             message = f"{n_missing} listed subjects have no file in {folder}."
-            do = "They are left out; set download = true to fetch them."
-            faults = [Fault("warning", message, do)]
+            hint = "They are left out; set download = true to fetch them."
+            faults = [Fault("warning", message, hint)]
         return assemble("abide", Listed(present, faults), self.read, self.root)
 
     def read(self, person: Participant) -> Reading:
@@ -398,7 +398,7 @@ def rebuild(
     settings = {"download": True, "merge": False, **published.settings, **options}
     cohort = load_abide(cache, **settings)
     if not len(cohort):
-        reasons = some([str(fault) for fault in cohort.faults], 1)
+        reasons = abbreviated([str(fault) for fault in cohort.faults], 1)
         raise DataError(f"nobody could be fetched: {reasons}", where=cache)
     save(cohort, out)
     if subjects_sha256(cohort.subject_id.tolist()) == published.subjects_sha256:
@@ -407,7 +407,7 @@ def rebuild(
     unread = [fault.subject for fault in cohort.faults if fault.subject]
     if unread:
         differences.append(
-            f"{counted(len(unread), 'subject')} without series: {some(unread)}"
+            f"{counted(len(unread), 'subject')} without series: {abbreviated(unread)}"
         )
     return differences
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from fcforge.core.errors import DataError
-from fcforge.core.formatting import counted, some
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.core.names import first_look_alikes, two_spellings
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, as_numbers
@@ -94,14 +94,14 @@ def _shape_faults(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
     """Yield an error for a cohort without subjects, or with another number of ROIs than `n_rois`."""
     if len(cohort) == 0:
         explained = any(fault.severity == "error" for fault in cohort.faults)
-        do = "" if explained else "Check the path and the site names."
-        yield Fault("error", "no subject could be loaded.", do)
+        hint = "" if explained else "Check the path and the site names."
+        yield Fault("error", "no subject could be loaded.", hint)
     elif cohort.n_rois < 2:
         yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
     elif n_rois is not None and cohort.n_rois != n_rois:
         message = f"FC has {cohort.n_rois} ROIs, {n_rois} were expected."
-        do = "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs)."
-        yield Fault("error", message, do)
+        hint = "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs)."
+        yield Fault("error", message, hint)
 
 
 def _matrix_faults_of(cohort: Cohort) -> Iterator[Fault]:
@@ -111,14 +111,14 @@ def _matrix_faults_of(cohort: Cohort) -> Iterator[Fault]:
         cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True
     )
     for fc, subject, site in people:
-        for message, do in matrix_faults(fc):
-            yield Fault("error", message, do, subject, site)
+        for message, hint in matrix_faults(fc):
+            yield Fault("error", message, hint, subject, site)
         flat = [names[roi] for roi in _flat_rois(fc)]
         if flat:
             rois = "ROI" if len(flat) == 1 else "ROIs"
-            message = f"{rois} {some(flat)} without signal (constant FC)."
-            do = "Kept as it is; leave subjects with many such ROIs out."
-            yield Fault("warning", message, do, subject, site)
+            message = f"{rois} {abbreviated(flat)} without signal (constant FC)."
+            hint = "Kept as it is; leave subjects with many such ROIs out."
+            yield Fault("warning", message, hint, subject, site)
 
 
 def _flat_rois(fc: np.ndarray) -> list[int]:
@@ -137,22 +137,22 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     not_finite = ~np.isfinite(matrix)
     if not_finite.any():
         rows = np.flatnonzero(not_finite.any(axis=1))
-        rois = some((rows + 1).tolist(), 4)
+        rois = abbreviated((rows + 1).tolist(), 4)
         message = f"{int(not_finite.sum())} FC values are NaN or infinite (ROI {rois})."
-        do = "Leave the subject out, or set the FC of ROIs without signal to 0."
-        yield message, do
+        hint = "Leave the subject out, or set the FC of ROIs without signal to 0."
+        yield message, hint
         return
     asymmetry = float(np.abs(matrix - matrix.T).max())
     if asymmetry > TOLERANCE:
         message = f"FC is not symmetric (largest difference {asymmetry:.3g})."
-        do = "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'."
-        yield message, do
+        hint = "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'."
+        yield message, hint
     off_diagonal = ~np.eye(len(matrix), dtype=bool)
     largest = float(np.abs(matrix[off_diagonal]).max())
     if largest > 1 + TOLERANCE:
         message = "FC has values beyond 1, so it is no correlation."
-        do = 'If these are Fisher z values, give --kind fisher_z (in a config: kind = "fisher_z").'
-        yield message, do
+        hint = 'If these are Fisher z values, give --kind fisher_z (in a config: kind = "fisher_z").'
+        yield message, hint
     diagonal = np.diagonal(matrix)
     worst = int(np.abs(diagonal - 1).argmax())
     if abs(diagonal[worst] - 1) > TOLERANCE:
@@ -174,8 +174,8 @@ def _subject_faults(cohort: Cohort) -> Iterator[Fault]:
         n_rows = times.pop(subject, 1)  # pop: a repeated id is reported once
         if n_rows > 1:
             message = f"subject id appears {n_rows} times."
-            do = "Give every subject one row; add the site to the id if two sites share ids."
-            yield Fault("error", message, do, subject, site)
+            hint = "Give every subject one row; add the site to the id if two sites share ids."
+            yield Fault("error", message, hint, subject, site)
         if target.classes and y not in range(target.outputs):
             message = f"unknown label {y} (0 is control, 1 is patient)."
             yield Fault("error", message, NAME_THEM, subject, site)
@@ -216,12 +216,12 @@ def _duplicate_faults(cohort: Cohort) -> Iterator[Fault]:
         message = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})"
         if cohort.target.classes and label[one] != label[other]:
             message += ", who has another diagnosis"
-        do = (
+        hint = (
             f"A run refuses such a pair in training and test: leave_out = ['{other}'] in "
             f"[dataset]. With contribute: --leave-out {other}."
         )
         severity: Severity = "error" if r > COPY else "warning"
-        yield Fault(severity, f"{message}.", do, other, site[other])
+        yield Fault(severity, f"{message}.", hint, other, site[other])
 
 
 def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
@@ -239,33 +239,33 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
     if not to_split and target.kind == "two classes" and min(counts) == 0:
         group = ("control", "patient")[counts.index(0)]
         message = f"nobody of the {counted(len(cohort), 'subject')} is a {group}."
-        do = (
+        hint = (
             f"Both groups are needed. Is the diagnosis read as it is meant? {NAME_THEM}"
         )
-        yield Fault("error", message, do)
+        yield Fault("error", message, hint)
     if not target.classes and len(set(cohort.y.tolist())) == 1:
         value = target.restored(cohort.y[0])
         message = (
             f"{target.name} is the same for everybody ({value:g}): nothing to learn."
         )
-        do = f"Check the column {target.name}, or name another target."
-        yield Fault("error", message, do)
+        hint = f"Check the column {target.name}, or name another target."
+        yield Fault("error", message, hint)
     if both := two_spellings(cohort.site_names):
         message = f"the sites {both} differ in case or outer spaces alone."
-        do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
-        yield Fault("error", message, do)
+        hint = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
+        yield Fault("error", message, hint)
     elif pair := first_look_alikes(cohort.site_names):
         message = f"the sites '{pair[0]}' and '{pair[1]}' look alike."
-        do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
-        yield Fault("warning", message, do)
+        hint = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
+        yield Fault("warning", message, hint)
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
         if not site:
             message = f"{len(labels)} subjects have no site."
             yield Fault("error", message, "Name their site.")
         elif message := why_not_splittable(labels, target):
-            do = "Merge it with another site or leave it out."
-            yield Fault(severity, message, do, site=site)
+            hint = "Merge it with another site or leave it out."
+            yield Fault(severity, message, hint, site=site)
 
 
 def why_not_splittable(y: np.ndarray, target: Target) -> str:
@@ -313,6 +313,6 @@ def require_no_leaking_duplicates(
             continue
         if is_tested[one] != is_tested[other]:
             pair = f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f})"
-            do = f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true."
+            hint = f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true."
             message = f"{pair}, one in training and one in test."
-            raise DataError(message, where=cohort.path, do=do)
+            raise DataError(message, where=cohort.path, do=hint)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.files import whole_file
-from fcforge.core.formatting import counted, some
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.core.names import check_names
 from fcforge.core.target import Target
 from fcforge.data.duplicates import DuplicatePair, find_duplicates
@@ -226,7 +226,7 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
     words = [v for v, n in zip(values, numbers, strict=True) if n is None]
     if words:
         raise DataError(
-            f"covariate '{name}' holds text ({some(words)}), not numbers.",
+            f"covariate '{name}' holds text ({abbreviated(words)}), not numbers.",
             do="Write numbers, the same way at every site, and n/a where one is not known.",
         )
     return np.array(numbers, dtype=np.float64)

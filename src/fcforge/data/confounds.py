@@ -21,7 +21,7 @@ import numpy as np
 from fcforge.base_model.features import from_log_features, log_features
 from fcforge.core.constants import SHRINK
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.core.formatting import some
+from fcforge.core.formatting import abbreviated
 from fcforge.core.names import check_names
 from fcforge.core.subjects import FCBatch, Site
 from fcforge.data.cohort import Cohort, as_numbers
@@ -76,13 +76,13 @@ def require_covariates(
     for name in names:
         if name not in covariates:
             message = f"there is no covariate '{name}', which is to be removed."
-            do = f"Add a column '{name}', or leave it out of the confounds."
+            hint = f"Add a column '{name}', or leave it out of the confounds."
             known = ", ".join(sorted(covariates)) or "none"
-            raise DataError(message, where=where, do=f"{do} Known: {known}.")
+            raise DataError(message, where=where, do=f"{hint} Known: {known}.")
         missing = ~np.isfinite(as_numbers(name, covariates[name]))
         if missing.any():
             raise DataError(
-                f"{some(np.asarray(ids)[missing])} have no {name}.",
+                f"{abbreviated(np.asarray(ids)[missing])} have no {name}.",
                 where=where,
                 do="Give the missing values, or leave these subjects out (dataset.leave_out).",
             )

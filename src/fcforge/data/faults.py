@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fcforge.core.errors import DataError
-from fcforge.core.formatting import some
+from fcforge.core.formatting import abbreviated
 
 Severity = Literal["error", "warning"]
 
@@ -62,6 +62,6 @@ def grouped(faults: Iterable[Fault]) -> list[Fault]:
         groups.setdefault((fault.what, fault.do, site), []).append(fault)
     merged = []
     for equal in groups.values():
-        subjects = some(fault.subject for fault in equal)
+        subjects = abbreviated(fault.subject for fault in equal)
         merged.append(replace(equal[0], subject=subjects, count=len(equal)))
     return merged

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError, at
-from fcforge.core.formatting import some
+from fcforge.core.formatting import abbreviated
 from fcforge.core.options import Kind
 from fcforge.core.settings import Validated
 from fcforge.core.target import Target
@@ -167,8 +167,8 @@ class Folder(Validated):
         elif path.suffix.lower() == ".npz":
             rows, fc, names = npz_rows(read_npz(path), self.kind)
         else:
-            do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
-            raise DataError("is no .npz, and has no participants.tsv in it.", do=do)
+            hint = "Write one with columns participant_id, site, diagnosis (tab-separated)."
+            raise DataError("is no .npz, and has no participants.tsv in it.", do=hint)
         # All FC is in one array: the row in it takes the place of a file name.
         numbered = [{**row, "file": str(k)} for k, row in enumerate(rows)]
         return participants.people_of(numbered, named), lambda person: Reading(
@@ -258,7 +258,7 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     ids = as_text(columns.get("subject_id", ())).tolist()
     twice = [subject for subject, times in Counter(ids).items() if times > 1]
     if twice:
-        message = f"names a subject twice: {some(twice)}."
+        message = f"names a subject twice: {abbreviated(twice)}."
         raise DataError(message, do="Keep one row each.")
     subjects = cohort.subject_id.tolist()
     row_of_id = {subject: row for row, subject in enumerate(ids)}
@@ -275,8 +275,8 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
         if is_number and name not in ARRAYS:
             added[name] = np.where(places < 0, np.nan, values[places].astype(float))
     if not added:
-        do = "Covariates are columns of numbers."
-        raise DataError("holds no covariate of these subjects.", do=do)
+        hint = "Covariates are columns of numbers."
+        raise DataError("holds no covariate of these subjects.", do=hint)
     return replace(cohort, covariates={**added, **cohort.covariates})
 
 
@@ -295,8 +295,10 @@ def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...
     """
     names = [name for name in rows[0] if EDGE.fullmatch(name)]
     if not names:
-        do = "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
-        raise DataError("has no columns of edges.", do=do)
+        hint = (
+            "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
+        )
+        raise DataError("has no columns of edges.", do=hint)
     cells = [[row.pop(name) for name in names] for row in rows]
     # Errors name the row as a spreadsheet counts it: 1 is the header.
     edges = as_numbers(cells, range(2, len(rows) + 2))
@@ -327,12 +329,12 @@ def _file_of(person: Participant, folder: Path, files: Sequence[Path]) -> Path:
         path for path in files if participants.owns_file(path.name, person.subject_id)
     ]
     if not owned:
-        do = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
-        raise DataError("is listed, but has no file.", do=do)
+        hint = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
+        raise DataError("is listed, but has no file.", do=hint)
     if len(owned) > 1:
-        names = some(path.name for path in owned)
-        do = "Choose one by its name, e.g. --set 'dataset.pattern=**/*_relmat.tsv'."
-        raise DataError(f"has {len(owned)} files ({names}).", do=do)
+        names = abbreviated(path.name for path in owned)
+        hint = "Choose one by its name, e.g. --set 'dataset.pattern=**/*_relmat.tsv'."
+        raise DataError(f"has {len(owned)} files ({names}).", do=hint)
     return owned[0]
 
 
@@ -347,7 +349,7 @@ def _files_without_row(listed: Listed, files: Sequence[Path]) -> Iterator[Fault]
         names -= {name for name in names if participants.owns_file(name, subject)}
     if names and not any(person.file for person in listed.people):
         files_have = "1 file has" if len(names) == 1 else f"{len(names)} files have"
-        message = f"{files_have} no row in the table: {some(sorted(names))}."
+        message = f"{files_have} no row in the table: {abbreviated(sorted(names))}."
         yield Fault("warning", message, "Not loaded; add rows, or take the files away.")
 
 
@@ -412,8 +414,8 @@ def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
     name = "fc_upper" if "fc_upper" in arrays else "fc"
     if name not in arrays:
         present = ", ".join(sorted(arrays)) or "nothing"
-        do = f"It has: {present}. Call it fc or fc_upper."
-        raise DataError("array 'fc_upper' is missing.", do=do)
+        hint = f"It has: {present}. Call it fc or fc_upper."
+        raise DataError("array 'fc_upper' is missing.", do=hint)
     values = arrays[name]
     n_axes = 3 if name == "fc" else 2
     square = len(set(values.shape[1:])) == 1

@@ -178,8 +178,8 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
     if kind == "fc":
         if rows != columns or rows < 2:
             message = f"FC is {rows} x {columns}, not square with two ROIs or more."
-            do = "Is the file cut off, or is it a time series (kind='timeseries')?"
-            raise DataError(message, do=do)
+            hint = "Is the file cut off, or is it a time series (kind='timeseries')?"
+            raise DataError(message, do=hint)
         return matrix.astype(np.float32)
     if 1 < rows < columns and all(_unit_and_symmetric(matrix[:, :rows])):
         message = f"looks like the first {rows} rows of an FC matrix of {columns} ROIs."
@@ -221,9 +221,9 @@ def refuse_transposed(series: np.ndarray) -> None:
     """Raise `DataError` for a time series (T, R) that seems to have its volumes in columns."""
     if reason := looks_transposed(series):
         shape = f"{len(series)} x {series.shape[1]}"
-        do = "Rows are volumes, columns are ROIs: transpose it. If it is right: kind='timeseries'."
+        hint = "Rows are volumes, columns are ROIs: transpose it. If it is right: kind='timeseries'."
         raise DataError(
-            f"{shape} looks like a transposed time series: {reason}.", do=do
+            f"{shape} looks like a transposed time series: {reason}.", do=hint
         )
 
 

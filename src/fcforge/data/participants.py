@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.core.errors import DataError
-from fcforge.core.formatting import counted, listed, some, whole
+from fcforge.core.formatting import abbreviated, counted, listed, whole
 from fcforge.core.names import check_names, two_spellings
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, as_text
@@ -114,8 +114,8 @@ def label_of(value: str, column: str = "") -> int:
     known = (
         f"Known for patients: {patients}; for controls: {controls}; and similar words."
     )
-    do = f"{known} {NAME_THEM} {SEVERAL}"
-    raise DataError(f"unknown diagnosis '{value.strip()}'.", do=do)
+    hint = f"{known} {NAME_THEM} {SEVERAL}"
+    raise DataError(f"unknown diagnosis '{value.strip()}'.", do=hint)
 
 
 def groups_of(
@@ -199,11 +199,11 @@ def meaning_of(value: str, groups: Mapping[str, int], column: str = "") -> int |
         When the diagnosis is missing or, without groups, no known word.
     """
     if is_missing(value):
-        do = (
+        hint = (
             "Fill it in, or leave such people out: --drop-unlabelled (for a base model or in a "
             "config: --set dataset.drop_unlabelled=true)."
         )
-        raise DataError("has no diagnosis.", do=do)
+        raise DataError("has no diagnosis.", do=hint)
     return groups.get(_plain(value)) if groups else label_of(value, column)
 
 
@@ -225,8 +225,10 @@ def _refuse_two_disorders(present: set[str], counted_values: str) -> None:
     """
     if len({PATIENTS[word] for word in present if word in PATIENTS}) > 1:
         message = f"more than two diagnoses: {counted_values}; two groups are compared."
-        do = f"{NAME_THEM} Several diagnoses in one group: joined by commas. {SEVERAL}"
-        raise DataError(message, do=do)
+        hint = (
+            f"{NAME_THEM} Several diagnoses in one group: joined by commas. {SEVERAL}"
+        )
+        raise DataError(message, do=hint)
 
 
 # -- people ----------------------------------------------------------------------------------------
@@ -375,16 +377,16 @@ def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
     for person, reading in loaded:
         if len(reading.fc) != n_rois:
             message = f"has {len(reading.fc)} ROIs, most subjects have {n_rois}."
-            do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
+            hint = "Is it the same atlas, with volumes in rows and ROIs in columns?"
         elif reading.roi_names not in ((), names):
             pairs = enumerate(zip(reading.roi_names, names, strict=True), 1)
             number, name, usual = next((i, a, b) for i, (a, b) in pairs if a != b)
             message = f"ROI {number} is '{name}', with most subjects '{usual}'."
-            do = "All subjects need the same ROIs in the same order; make the file again."
+            hint = "All subjects need the same ROIs in the same order; make the file again."
         else:
             kept.append((person, reading))
             continue
-        faults.append(Fault("error", message, do, person.subject_id, person.site))
+        faults.append(Fault("error", message, hint, person.subject_id, person.site))
     return kept, faults + _missing_names(kept)
 
 
@@ -396,9 +398,9 @@ def _missing_names(loaded: Sequence[Loaded]) -> list[Fault]:
     if not nameless or len(nameless) == len(loaded):
         return []
     files = counted(len(nameless), "file")
-    message = f"{files} without ROI names, others have them ({some(nameless)})."
-    do = "They are taken to have the same ROIs in the same order."
-    return [Fault("warning", message, do)]
+    message = f"{files} without ROI names, others have them ({abbreviated(nameless)})."
+    hint = "They are taken to have the same ROIs in the same order."
+    return [Fault("warning", message, hint)]
 
 
 def owns_file(file_name: str, subject: str) -> bool:
@@ -508,8 +510,8 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
         if role in named and not columns[role]:
             shown = ", ".join(header[:8])
             message = f"has no column '{named[role]}' (columns: {shown})."
-            do = f"Name the column of the {role} as the table does."
-            raise DataError(message, do=do)
+            hint = f"Name the column of the {role} as the table does."
+            raise DataError(message, do=hint)
     return columns
 
 
@@ -547,8 +549,8 @@ def people_of(
     for role in (role for role in needed if not columns[role]):
         raise no_column(role, list(rows[0]))
     if both := two_spellings(rows[0]):
-        do = "Which one counts? Rename or remove the other."
-        raise DataError(f"has the columns {both}.", do=do)
+        hint = "Which one counts? Rename or remove the other."
+        raise DataError(f"has the columns {both}.", do=hint)
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts: 1 is the header

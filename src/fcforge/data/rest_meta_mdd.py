@@ -108,8 +108,8 @@ def _series_folder(path: Path, global_signal: bool) -> Path:
             return folder
         if folder == path and any(folder.glob("ROISignals_S*.mat")):
             return folder
-    do = "Give the shared folder, unpacked."
-    raise DataError(f"no folder {name} here.", where=path, do=do)
+    hint = "Give the shared folder, unpacked."
+    raise DataError(f"no folder {name} here.", where=path, do=hint)
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -228,8 +228,8 @@ def require_alike(known: list[Known], fc: Array, accept: bool) -> bool:
     """
     message = _unlike_message(known, fc)
     if message and not accept:
-        do = "Check the atlas and the order of the ROIs; if they are right, add --accept-scans."
-        raise DataError(message, do=do)
+        hint = "Check the atlas and the order of the ROIs; if they are right, add --accept-scans."
+        raise DataError(message, do=hint)
     return bool(message)
 
 

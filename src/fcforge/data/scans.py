@@ -81,8 +81,8 @@ def find_scans(where: Paths, kind: Kind, n_rois: int) -> list[Scan]:
             except DataError as error:
                 scans.append(Scan(name, None, error.what))
     if not scans:
-        do = f"Known types: {', '.join(SUFFIXES)}."
-        raise DataError("holds no scan.", where=paths[0], do=do)
+        hint = f"Known types: {', '.join(SUFFIXES)}."
+        raise DataError("holds no scan.", where=paths[0], do=hint)
     return scans
 
 

@@ -135,8 +135,8 @@ def split_cohort(
     fewest = min(split_counts(n, tested, conditions.val_fraction)[0] for n in counts)
     if fewest < 1 or min(counts) < folds:
         message = f"is too small to split ({min(counts)} of a class)."
-        do = "Run `fcforge check`; train on more of them, or choose fewer folds."
-        raise DataError(message, where=f"site '{site_name}'", do=do)
+        hint = "Run `fcforge check`; train on more of them, or choose fewer folds."
+        raise DataError(message, where=f"site '{site_name}'", do=hint)
     rng = numpy_rng(seed, "split", site_name)
     if folds:
         rng = numpy_rng(seed // folds, "folds", "split", site_name)

@@ -195,16 +195,16 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         if len(predicted) > 1 or (len(learned) < 2 and self._n_seen > len(labels)):
             return
         if len(learned) < 2:
-            what = (
+            message = (
                 f"all {len(labels)} people learned so far are of class {learned[0]!r}."
             )
-            do = "Check y, or learn a site with other classes before you predict."
-            warnings.warn(f"{what} {do}", stacklevel=4)
+            hint = "Check y, or learn a site with other classes before you predict."
+            warnings.warn(f"{message} {hint}", stacklevel=4)
             return
         name = f"{type(self).__name__}({self._method_name()!r})"
-        what = f"{name} predicts a single class, {predicted[0]!r}, for all {len(labels)} people"
-        do = "Give it more people, weaken its penalty, train longer, or choose another model."
-        warnings.warn(f"{what} that it has just learned. {do}", stacklevel=4)
+        message = f"{name} predicts a single class, {predicted[0]!r}, for all {len(labels)} people"
+        hint = "Give it more people, weaken its penalty, train longer, or choose another model."
+        warnings.warn(f"{message} that it has just learned. {hint}", stacklevel=4)
 
     def _ordered_classes(self, labels: np.ndarray, classes: Any) -> np.ndarray:
         """Return all classes in the order of the model's outputs: controls first.
@@ -220,8 +220,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         known = np.unique(labels if classes is None else np.asarray(classes))
         if len(people.require_classes(labels, known)) > 2:
             if self.positive is not None:
-                what = "positive= is for two classes; the target is more classes."
-                raise InputError(what, do="Leave it out.")
+                message = "positive= is for two classes; the target is more classes."
+                raise InputError(message, do="Leave it out.")
             return known
         patient = people.positive_class(known, self.positive)
         return known if patient == known[1] else known[::-1]
@@ -238,8 +238,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
             result = contrast(odds[members], subjects.y[members] == 1)
             if result.p < SWAPPED:  # NaN fails
                 n = int(members.sum())
-                what = labels_swapped(self.target_, 0, 1, result, n)
-                warnings.warn(f"site '{name}': {what} {CHECK_LABELS}", stacklevel=5)
+                message = labels_swapped(self.target_, 0, 1, result, n)
+                warnings.warn(f"site '{name}': {message} {CHECK_LABELS}", stacklevel=5)
 
     # -- predictions ----------------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
@@ -349,8 +349,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         """
         classes = self._labels.tolist()
         if target is None and len(classes) > 2:
-            what = "which of the classes to explain is not stated."
-            raise InputError(what, do=f"Give target=, one of {classes}.")
+            message = "which of the classes to explain is not stated."
+            raise InputError(message, do=f"Give target=, one of {classes}.")
         if target is not None and target not in classes:
             raise InputError(f"target={target!r} is none of {classes}.")
         output = 1 if target is None else classes.index(target)

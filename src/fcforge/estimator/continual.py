@@ -311,8 +311,8 @@ class ContinualEstimator(Fitted, ABC):
     def _checked(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return X and y of a call as arrays; a missing y raises `InputError`."""
         if y is None:
-            what = "requires y to be passed, but the target y is None."
-            raise InputError(f"{type(self).__name__} {what}")
+            message = "requires y to be passed, but the target y is None."
+            raise InputError(f"{type(self).__name__} {message}")
         people_module.refuse_missing(y)
         return self._validate(X, y, reset=first)
 
@@ -410,8 +410,8 @@ class ContinualEstimator(Fitted, ABC):
             list(self.site_order), len(self.site_order), ""
         )
         if missing := [name for name in names if name not in requested.tolist()]:
-            what = f"site_order does not name site '{missing[0]}'."
-            raise InputError(what, do="Name every site of the call.")
+            message = f"site_order does not name site '{missing[0]}'."
+            raise InputError(message, do="Name every site of the call.")
         return tuple(
             name for name in dict.fromkeys(requested.tolist()) if name in names
         )
@@ -458,9 +458,9 @@ class ContinualEstimator(Fitted, ABC):
     def _untrained(self, target: Target, n_rois: int) -> TrainedModel:
         """Return the model before its first site."""
         if self.calibrate != "none" and target.kind != "two classes":
-            what = f"calibrate={self.calibrate!r} is for two classes"
+            message = f"calibrate={self.calibrate!r} is for two classes"
             raise ConfigError(
-                f"{what}; the target is {target.kind}.", do="Leave it out."
+                f"{message}; the target is {target.kind}.", do="Leave it out."
             )
         spec = self._learner_spec(target)
         return TrainedModel.untrained(spec, target, n_rois, self._drawn_seed())
@@ -482,8 +482,12 @@ class ContinualEstimator(Fitted, ABC):
                 )
         seed = self._fixed_seed()
         if seed is not None and seed != model.seed:
-            what = f"the seed changed after the first site: {seed}, was {model.seed}."
-            raise ConfigError(what, do="Learn from scratch with fit, or set it back.")
+            message = (
+                f"the seed changed after the first site: {seed}, was {model.seed}."
+            )
+            raise ConfigError(
+                message, do="Learn from scratch with fit, or set it back."
+            )
 
     def _learner_spec(self, target: Target) -> LearnerSpec:
         """Return method, model and generator, as the parameters and their defaults define them."""
@@ -516,13 +520,13 @@ class ContinualEstimator(Fitted, ABC):
                 continue
             if name == "model" and self._own_module is not None:
                 continue
-            what = f"{name}={value!r:.80} is not a name."
-            do = f"See `fcforge list {name}s`."
+            message = f"{name}={value!r:.80} is not a name."
+            hint = f"See `fcforge list {name}s`."
             if name == "model":
-                do = "Give a name of `fcforge list models` or an object of a torch.nn.Module."
+                hint = "Give a name of `fcforge list models` or an object of a torch.nn.Module."
             if isinstance(value, type):
-                do = f"Give an object, {name}={value.__name__}(...), not its class."
-            raise ConfigError(what, do=do)
+                hint = f"Give an object, {name}={value.__name__}(...), not its class."
+            raise ConfigError(message, do=hint)
 
     def _generator(self, target: Target) -> Component | None:
         """Return the generator, or None where the method needs none and none is given."""
@@ -532,9 +536,9 @@ class ContinualEstimator(Fitted, ABC):
             name = GENERATOR if able else FAST_GENERATOR
         if name is None:
             if self.generator_params:
-                what = "generator_params is given, but no generator."
-                do = "Name it, generator=..., or leave them out."
-                raise ConfigError(what, do=do)
+                message = "generator_params is given, but no generator."
+                hint = "Name it, generator=..., or leave them out."
+                raise ConfigError(message, do=hint)
             return None
         return Component(name, dict(self.generator_params or {}))
 
@@ -557,8 +561,10 @@ class ContinualEstimator(Fitted, ABC):
         """Return the seed of the parameters, or None if every fit draws its own."""
         if self.seed is not None:
             if self.random_state not in (0, self.seed):
-                what = f"seed={self.seed} and random_state={self.random_state} differ."
-                raise ConfigError(what, do="Give one of them.")
+                message = (
+                    f"seed={self.seed} and random_state={self.random_state} differ."
+                )
+                raise ConfigError(message, do="Give one of them.")
             return int(self.seed)
         if self.random_state is None or hasattr(self.random_state, "randint"):
             return None
@@ -602,8 +608,8 @@ class ContinualEstimator(Fitted, ABC):
     def _threads(self) -> int:
         """Return the number of threads that `n_jobs` means."""
         if self.n_jobs is not None and not isinstance(self.n_jobs, Integral):
-            what = f"n_jobs={self.n_jobs!r} is not a whole number."
-            raise ConfigError(what, do="Give 1 or more, or -1 for all cores.")
+            message = f"n_jobs={self.n_jobs!r} is not a whole number."
+            raise ConfigError(message, do="Give 1 or more, or -1 for all cores.")
         return effective_n_jobs(self.n_jobs)
 
     def _explain_scans(
@@ -627,9 +633,9 @@ class ContinualEstimator(Fitted, ABC):
         n_edges = self.n_rois_ * (self.n_rois_ - 1) // 2
         if stability is not None and len(stability.weight) != n_edges:
             count = len(stability.weight)
-            what = f"the stability is of {count} edges, the model has {n_edges}."
-            do = "Measure it with edge_stability on scans of the same ROIs."
-            raise InputError(what, do=do)
+            message = f"the stability is of {count} edges, the model has {n_edges}."
+            hint = "Measure it with edge_stability on scans of the same ROIs."
+            raise InputError(message, do=hint)
         compared_with = self._reference()
         if reference is not None:
             compared_with = (
@@ -795,9 +801,9 @@ class ContinualEstimator(Fitted, ABC):
         """
         header, model, mean = storage.read(Path(path))
         if header.estimator != cls._file_kind():
-            what = f"holds a {header.estimator}, which is about {model.target}."
-            do = f"Use {header.estimator}.load."
-            raise ConfigError(what, where=Path(path), do=do)
+            message = f"holds a {header.estimator}, which is about {model.target}."
+            hint = f"Use {header.estimator}.load."
+            raise ConfigError(message, where=Path(path), do=hint)
         parameters = [field.name for field in fields(cls) if field.init]
         check_names(
             "parameter", [*header.parameters, *params], parameters, where=str(path)
@@ -813,8 +819,8 @@ class ContinualEstimator(Fitted, ABC):
         estimator.n_features_in_ = header.n_features
         if header.feature_names:
             if len(header.feature_names) != header.n_features:
-                what = "its names of columns are not as many as its columns."
-                raise DataError(what, where=Path(path))
+                message = "its names of columns are not as many as its columns."
+                raise DataError(message, where=Path(path))
             estimator.feature_names_in_ = np.array(header.feature_names, dtype=object)
         estimator._visits = model.visits
         estimator._layout = (
@@ -885,8 +891,10 @@ class Progress:
 def require_no_scans(*given: Any) -> None:
     """Raise `InputError` if atlas, reference or stability are given for arbitrary columns."""
     if any(value is not None for value in given):
-        what = "columns are arbitrary numbers (features='any'), not edges of an atlas."
-        raise InputError(what, do="Leave atlas=, reference= and stability= out.")
+        message = (
+            "columns are arbitrary numbers (features='any'), not edges of an atlas."
+        )
+        raise InputError(message, do="Leave atlas=, reference= and stability= out.")
 
 
 def _known(registry: Mapping[str, Any], name: Any) -> Any:

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from fcforge.core.errors import DataError, at
-from fcforge.core.formatting import some
+from fcforge.core.formatting import abbreviated
 from fcforge.core.names import check_names
 from fcforge.core.options import Kind
 from fcforge.data.checks import TOLERANCE, matrix_faults
@@ -74,11 +74,11 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
         layout = with_diagonal
     if not layout.is_sound(X[:TRIED]):
         other: Order = "upper" if order == "nilearn" else "nilearn"
-        what = f"X does not make correlation matrices with edges = '{order}'"
+        message = f"X does not make correlation matrices with edges = '{order}'"
         if layout._replace(order=other).is_sound(X[:TRIED]):
-            do = f"Set edges='{other}'."
-            raise InputError(f"{what}, but does with edges = '{other}'.", do=do)
-        raise InputError(f"{what}, nor in any other order.", do=NOT_FC)
+            hint = f"Set edges='{other}'."
+            raise InputError(f"{message}, but does with edges = '{other}'.", do=hint)
+        raise InputError(f"{message}, nor in any other order.", do=NOT_FC)
     _require_a_pattern(X)
     return layout
 
@@ -151,14 +151,14 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         raise InputError("X holds no subject.")
     for i, matrix in enumerate(matrices):
         if not np.isfinite(matrix).all():
-            what = f"Input X[{i}] contains NaN or infinity."
-            raise InputError(what, do="Leave the subject out of X and y.")
+            message = f"Input X[{i}] contains NaN or infinity."
+            raise InputError(message, do="Leave the subject out of X and y.")
     fc_matrices = _read_matrices(matrices, kind)
     if len({m.shape for m in fc_matrices}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
     for i, matrix in enumerate(fc_matrices):
-        for what, _ in matrix_faults(matrix):
-            raise InputError(what, where=f"X[{i}]", do=NOT_FC)
+        for message, _ in matrix_faults(matrix):
+            raise InputError(message, where=f"X[{i}]", do=NOT_FC)
     fc = np.stack(fc_matrices)
     rois = np.arange(fc.shape[1])
     fc[:, rois, rois] = 1.0
@@ -171,8 +171,8 @@ def refuse_missing_values(X: Any) -> None:
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f":
         rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(rows):
-            what = f"Input X[{rows[0]}] contains NaN or infinity."
-            raise InputError(what, do="Leave the subject out of X and y.")
+            message = f"Input X[{rows[0]}] contains NaN or infinity."
+            raise InputError(message, do="Leave the subject out of X and y.")
 
 
 def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
@@ -197,10 +197,10 @@ def _warn_of_flat_rois(series: list[np.ndarray]) -> None:
     for i, values in enumerate(series):
         flat = np.flatnonzero(empty_rois(values)) + 1
         if len(flat):
-            reports.append(f"X[{i}] (ROI {some(flat.tolist())})")
+            reports.append(f"X[{i}] (ROI {abbreviated(flat.tolist())})")
     if reports:
         warnings.warn(
-            f"ROIs without signal in {some(reports)}: their FC with all others is 0. Leave "
+            f"ROIs without signal in {abbreviated(reports)}: their FC with all others is 0. Leave "
             "subjects with many such ROIs out.",
             stacklevel=2,
         )
@@ -280,7 +280,7 @@ class ReadsFC(BaseEstimator):
             return X.astype(np.float32, copy=False), None
         largest = np.abs(X).max()
         if largest > 1 + TOLERANCE:
-            what = f"X goes up to |r| = {largest:.3g}, beyond a correlation."
-            raise InputError(what, do=NOT_FC)
+            message = f"X goes up to |r| = {largest:.3g}, beyond a correlation."
+            raise InputError(message, do=NOT_FC)
         layout = layout or layout_of(X, self.edges)
         return layout.fill(np.clip(X, -1, 1)), layout

@@ -45,16 +45,18 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     if values.ndim == 0:
         values = np.full(n, values.item(), dtype=object)
     if values.shape != (n,):
-        what = f"site has shape {values.shape}, but X has {n} subjects."
-        raise InputError(what, do=f"Give one name, or an array of shape ({n},).")
+        message = f"site has shape {values.shape}, but X has {n} subjects."
+        raise InputError(message, do=f"Give one name, or an array of shape ({n},).")
     names = [whole(_as_text(value)) for value in values]
     for place, name in enumerate(names):
         number = isinstance(values[place], (float, np.floating))
         if is_missing(name) or (number and "." in name) or name in ("True", "False"):
-            what = (
+            message = (
                 f"site[{place}] is {values[place]!r}, which is not the name of a site."
             )
-            raise InputError(what, do="Name everybody's site, by a text or a number.")
+            raise InputError(
+                message, do="Name everybody's site, by a text or a number."
+            )
     canonical = {name: _canonical(name) for name in dict.fromkeys(names)}
     _refuse_spellings("site", canonical.values())
     return np.array([canonical[name] for name in names], dtype=object)
@@ -78,9 +80,9 @@ def compare_site_names(names: Iterable[str], before: Iterable[str]) -> None:
     _refuse_spellings("site", every)
     pair = first_look_alikes(every)
     if pair and not known.keys() >= set(pair):
-        what = f"The sites {pair[0]!r} and {pair[1]!r} look alike, and are learned as two sites."
-        do = "If they are one, give both the same name."
-        warnings.warn(f"{what} {do}", stacklevel=5)
+        message = f"The sites {pair[0]!r} and {pair[1]!r} look alike, and are learned as two sites."
+        hint = "If they are one, give both the same name."
+        warnings.warn(f"{message} {hint}", stacklevel=5)
 
 
 def _canonical(name: str) -> str:
@@ -98,12 +100,12 @@ def _as_text(value: Any) -> str:
     return "" if value is None else str(value).strip("<> ")
 
 
-def _refuse_spellings(what: str, names: Iterable[str]) -> None:
-    """Raise `InputError` if two names differ in spelling alone; `what` is "site" or "class"."""
+def _refuse_spellings(role: str, names: Iterable[str]) -> None:
+    """Raise `InputError` if two names differ in spelling alone; `role` is "site" or "class"."""
     if pair := two_spellings(names):
         raise InputError(
-            f"{what} holds {pair}: one {what} in two spellings.",
-            do=f"Spell each {what} in one way.",
+            f"{role} holds {pair}: one {role} in two spellings.",
+            do=f"Spell each {role} in one way.",
         )
 
 
@@ -158,8 +160,8 @@ def require_new_people(
             warnings.warn(f"{fault} {DROP}", stacklevel=5)
             warned = True
         if subjects.target.classes and label_of_scan.setdefault(digest, y) != y:
-            what = f"X[{i}] of site '{site}' is there twice, with two diagnoses."
-            raise InputError(what, do="Keep the right one.")
+            message = f"X[{i}] of site '{site}' is there twice, with two diagnoses."
+            raise InputError(message, do="Keep the right one.")
     _warn_of_duplicates(subjects)
     return site_of_scan
 
@@ -174,8 +176,8 @@ def _warn_of_duplicates(subjects: Cohort) -> None:
         second = subjects.site[int(j)]
         if first != second:
             pair = f"X[{i}] of site '{first}' (edges correlate {r:.3f})"
-            what = f"X[{j}] of site '{second}' looks like the scan of {pair}."
-            warnings.warn(f"{what} {DROP}", stacklevel=6)
+            message = f"X[{j}] of site '{second}' looks like the scan of {pair}."
+            warnings.warn(f"{message} {DROP}", stacklevel=6)
 
 
 # -- weights ---------------------------------------------------------------------------------------
@@ -201,13 +203,13 @@ def training_weights(
     if sample_weight is not None:
         weight = np.array(sample_weight, dtype=np.float64)
         if weight.shape != (len(code),):
-            what = f"sample_weight has shape {weight.shape}, but X has {len(code)} subjects."
-            raise InputError(what, do="Give one weight per subject.")
+            message = f"sample_weight has shape {weight.shape}, but X has {len(code)} subjects."
+            raise InputError(message, do="Give one weight per subject.")
         odd = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
         if len(odd):
-            what = f"sample_weight[{odd[0]}] is {weight[odd[0]]:g}."
-            do = "Give numbers that are not negative; 0 leaves a subject out."
-            raise InputError(what, do=do)
+            message = f"sample_weight[{odd[0]}] is {weight[odd[0]]:g}."
+            hint = "Give numbers that are not negative; 0 leaves a subject out."
+            raise InputError(message, do=hint)
     if isinstance(class_weight, np.ndarray):
         weight = weight * class_weight[code]
     elif class_weight is not None:
@@ -244,15 +246,19 @@ def weights_of_classes(class_weight: Any, classes: np.ndarray) -> Any:
     ):
         return class_weight
     if not isinstance(class_weight, Mapping):
-        what = f"class_weight={class_weight!r:.60} is neither 'balanced' nor a mapping."
-        raise InputError(what, do="Give class_weight={class: weight}.")
+        message = (
+            f"class_weight={class_weight!r:.60} is neither 'balanced' nor a mapping."
+        )
+        raise InputError(message, do="Give class_weight={class: weight}.")
     known = classes.tolist()
     if odd := [label for label in class_weight if label not in known]:
         raise InputError(f"class_weight names {odd[0]!r}, which is none of {known}.")
     weights = np.array([class_weight.get(label, 1.0) for label in known], dtype=float)
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        what = f"class_weight={dict(class_weight)} holds a weight that cannot be used."
-        raise InputError(what, do="Give numbers that are not negative.")
+        message = (
+            f"class_weight={dict(class_weight)} holds a weight that cannot be used."
+        )
+        raise InputError(message, do="Give numbers that are not negative.")
     return weights
 
 
@@ -270,21 +276,21 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
     if covariates is None:
         return {}
     if not hasattr(covariates, "keys"):
-        do = "Give a data frame, or {'age': array}."
-        raise InputError("covariates have no names.", do=do)
+        hint = "Give a data frame, or {'age': array}."
+        raise InputError("covariates have no names.", do=hint)
     columns = {str(name): np.asarray(covariates[name]) for name in covariates}
     for name, values in columns.items():
         if values.shape != (n,):
-            what = (
+            message = (
                 f"covariate '{name}' has shape {values.shape}, but X has {n} subjects."
             )
-            do = "Give one value per subject."
+            hint = "Give one value per subject."
             if isinstance(covariates, Mapping):
-                do += (
+                hint += (
                     " cross_validate and GridSearchCV cut a data frame, not a dict: "
                     "covariates=pandas.DataFrame(covariates)."
                 )
-            raise InputError(what, do=do)
+            raise InputError(message, do=hint)
     return columns
 
 
@@ -294,8 +300,8 @@ def refuse_missing(y: Any) -> None:
     values = np.asarray(y, dtype=object).ravel().tolist()
     for place, value in enumerate(values):
         if is_missing(_as_text(value)):
-            what = f"y[{place}] is {value!r}, which stands for a missing value."
-            raise InputError(what, do="Leave the subject out of X and y.")
+            message = f"y[{place}] is {value!r}, which stands for a missing value."
+            raise InputError(message, do="Leave the subject out of X and y.")
     _refuse_spellings("class", (value for value in values if isinstance(value, str)))
 
 
@@ -310,8 +316,8 @@ def require_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
             "Classifier can't train when only one class is present: 1 class."
         )
     if odd := sorted(set(np.unique(labels).tolist()) - set(known.tolist())):
-        what = f"y holds {odd[0]!r}, which is neither of {known.tolist()}."
-        raise InputError(what, do="Give all with classes= in the first partial_fit.")
+        message = f"y holds {odd[0]!r}, which is neither of {known.tolist()}."
+        raise InputError(message, do="Give all with classes= in the first partial_fit.")
     return known
 
 
@@ -352,5 +358,5 @@ def require_stated(known: Any, positive: Any) -> None:
     """Raise `InputError` if it is not known which class is the patients'."""
     if positive is None and obvious_patient(known) is None:
         values = np.asarray(known).tolist()
-        what = f"of the classes {values} it is not known which means patient."
-        raise InputError(what, do="State it: positive=...")
+        message = f"of the classes {values} it is not known which means patient."
+        raise InputError(message, do="State it: positive=...")

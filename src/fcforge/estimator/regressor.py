@@ -92,15 +92,15 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         first: bool,
     ) -> Self:
         if self.positive is not None:
-            what = "positive= is for classes; the target is a number."
-            raise ConfigError(what, do="Leave it out.")
+            message = "positive= is for classes; the target is a number."
+            raise ConfigError(message, do="Leave it out.")
         X, values = self._checked(X, y, first)
         target = self._target(values) if first else self.target_
         low, high = target.limits
         if values.min() < low or values.max() > high:
-            what = f"y goes from {values.min():g} to {values.max():g}"
-            do = "Give limits= that hold everybody."
-            raise InputError(f"{what}, beyond {low:g} to {high:g}.", do=do)
+            message = f"y goes from {values.min():g} to {values.max():g}"
+            hint = "Give limits= that hold everybody."
+            raise InputError(f"{message}, beyond {low:g} to {high:g}.", do=hint)
         scaled = target.scaled(values)
         self._learn_all(X, scaled, target, site, covariates, sample_weight, first=first)
         return self
@@ -112,8 +112,8 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         low = float(values.min())
         high = float(values.max())
         if low == high and len(values) > 1:
-            what = f"y is {low:g} for everybody: there is nothing to learn."
-            raise InputError(what, do="Give numbers that differ, or limits=.")
+            message = f"y is {low:g} for everybody: there is nothing to learn."
+            raise InputError(message, do="Give numbers that differ, or limits=.")
         return Target("y", (), (low, high if high > low else low + 1.0))
 
     def predict(self, X: Any, covariates: Any = None) -> np.ndarray:

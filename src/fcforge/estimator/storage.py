@@ -201,15 +201,15 @@ def _header(data: bytes) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        what = f"its header has a wrong field '{place:.80}' ({first['msg']})."
-        raise DataError(what) from error
+        message = f"its header has a wrong field '{place:.80}' ({first['msg']})."
+        raise DataError(message) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        what = "is not a file of a fitted estimator, or it is damaged."
-        do = (
+        message = "is not a file of a fitted estimator, or it is damaged."
+        hint = (
             "A file of the consortium (.fcx) is read by "
             "fcforge_consortium.estimator.ConsortiumClassifier.load."
         )
-        raise DataError(what, do=do) from error
+        raise DataError(message, do=hint) from error
     return header
 
 
@@ -221,8 +221,8 @@ def _arrays(data: bytes) -> dict[str, Tensor]:
     try:
         arrays = load(data)
     except (SafetensorError, *MISFIT) as error:
-        what = f"its arrays cannot be read ({type(error).__name__})."
-        raise DataError(what) from error
+        message = f"its arrays cannot be read ({type(error).__name__})."
+        raise DataError(message) from error
     for name, value in arrays.items():
         if value.is_complex() or not bool(torch.isfinite(value).all()):
             raise DataError(f"array '{name:.80}' holds values that are not finite.")
@@ -310,8 +310,8 @@ def _lane(model: TrainedModel, arrays: dict[str, Tensor]) -> Lane:
     except FCForgeError:
         raise
     except MISFIT as error:
-        what = f"its arrays do not fit its method ({type(error).__name__})."
-        raise DataError(what) from error
+        message = f"its arrays do not fit its method ({type(error).__name__})."
+        raise DataError(message) from error
     if not bool(torch.isfinite(torch.from_numpy(scores)).all()):
         raise DataError("its network does not give finite scores.")
     return lane

@@ -216,9 +216,9 @@ class TrainedModel:
         if site.train.weight is not None:
             method = next_site.learner.method
             if not method.weighs:
-                what = f"method '{method.name}' takes no weights of subjects."
-                do = "Leave sample_weight and class_weight out, or choose another method."
-                raise ConfigError(what, do=do)
+                message = f"method '{method.name}' takes no weights of subjects."
+                hint = "Leave sample_weight and class_weight out, or choose another method."
+                raise ConfigError(message, do=hint)
         lane = train(with_val=settings.trains_on_all, tick=tick)
         packed, remembered = next_site.packed(lane)
         temperatures = self.temperatures

@@ -161,8 +161,8 @@ class TangentSpace(TransformerMixin, ReadsFC):
         numbers, _ = self._validate(X, reset=False)
         fc, _ = self._as_fc(numbers, self._layout)
         if fc.shape[1] != self.n_rois_:
-            what = f"X has {fc.shape[1]} ROIs, the mean {self.n_rois_}."
-            raise InputError(what, do="Give scans of the same atlas.")
+            message = f"X has {fc.shape[1]} ROIs, the mean {self.n_rois_}."
+            raise InputError(message, do="Give scans of the same atlas.")
         with one_blas_thread():
             root = _of_eigenvalues(self.mean_, lambda v: v**-0.5)
             tangent = _of_eigenvalues(root @ self._shrunk(fc) @ root, np.log)
@@ -176,9 +176,9 @@ class TangentSpace(TransformerMixin, ReadsFC):
         smallest = np.linalg.eigvalsh(shrunk)[:, 0]
         if (smallest < SMALLEST_EIGENVALUE).any():
             i = int(smallest.argmin())
-            what = f"X[{i}] is not positive definite (smallest eigenvalue {smallest[i]:.2g})."
-            do = "Give a larger shrink=: FC of fewer volumes than ROIs needs one."
-            raise InputError(what, do=do)
+            message = f"X[{i}] is not positive definite (smallest eigenvalue {smallest[i]:.2g})."
+            hint = "Give a larger shrink=: FC of fewer volumes than ROIs needs one."
+            raise InputError(message, do=hint)
         return shrunk
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -225,8 +225,8 @@ def geometric_mean(matrices: np.ndarray) -> np.ndarray:
             step /= 2
         last = min(size, last)
         mean = root @ _of_eigenvalues(step * gradient, np.exp) @ root
-    what = f"the geometric mean was not found in {MOST_STEPS} steps."
-    raise InputError(what, do="Give a larger shrink=.")
+    message = f"the geometric mean was not found in {MOST_STEPS} steps."
+    raise InputError(message, do="Give a larger shrink=.")
 
 
 def _require_share(shrink: float) -> None:
@@ -358,8 +358,10 @@ class SiteHarmoniser(_OfSubjects):
             y = np.asarray(y)
             known = np.unique(y)
             if len(known) != 2:
-                what = f"y holds {len(known)} classes; keep_diagnosis needs two."
-                raise InputError(what, do="Set keep_diagnosis=False, or compare two.")
+                message = f"y holds {len(known)} classes; keep_diagnosis needs two."
+                raise InputError(
+                    message, do="Set keep_diagnosis=False, or compare two."
+                )
             code = (y == positive_class(known, None)).astype(float)
         with as_input_error():
             check_names("way with unseen sites", [self.unseen], get_args(Unseen))

@@ -155,8 +155,10 @@ class Explanation:
         """
         names = list(networks_of(self.atlas))
         if not names:
-            do = "Explain with an atlas that has them, e.g. atlas=load_atlas('aal116')."
-            raise DataError("the networks of these ROIs are not known.", do=do)
+            hint = (
+                "Explain with an atlas that has them, e.g. atlas=load_atlas('aal116')."
+            )
+            raise DataError("the networks of these ROIs are not known.", do=hint)
         total = by_network(self.atlas, self.matrix(scan))
         total[np.diag_indices_from(total)] /= 2  # an edge is two entries
         return pd.DataFrame(total, index=names, columns=names)
@@ -206,8 +208,8 @@ class Explanation:
         >>> plot_connectome(*explanation.connectome())  # doctest: +SKIP
         """
         if not len(self.atlas.places):
-            do = "Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...)."
-            raise DataError("the places of these ROIs are not known.", do=do)
+            hint = "Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...)."
+            raise DataError("the places of these ROIs are not known.", do=hint)
         strongest = self.contribution[scan].copy()
         strongest[np.argsort(-np.abs(strongest), kind="stable")[n:]] = 0.0
         return self.matrix(values=strongest), self.atlas.places
@@ -447,6 +449,6 @@ def atlas_for(
     elif not given.is_called(roi_names):
         mismatch = wrong_rois(given.roi_names, roi_names)
     if mismatch:
-        do = "Give the atlas that the model's scans were made with."
-        raise DataError(mismatch, where=f"atlas '{given.name}'", do=do)
+        hint = "Give the atlas that the model's scans were made with."
+        raise DataError(mismatch, where=f"atlas '{given.name}'", do=hint)
     return given

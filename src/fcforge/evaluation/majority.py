@@ -53,7 +53,7 @@ WORDS: dict[Kind, Wording] = {
 }
 
 
-def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
+def majority_result(result: RunResult, *, per_site: bool = False) -> RunResult:
     """Return the result of predicting the commonest class of the sites learned so far.
 
     P(patient) of everybody is the share of patients in the training parts seen so far, each
@@ -66,7 +66,7 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     ----------
     result : RunResult
         A run of any learner: its seed, order, splits and test subjects are used, its scores not.
-    own : bool
+    per_site : bool
         Use the share of each site's own training part, at every stage. This reference forgets
         nothing; it is what a hospital knows by itself.
 
@@ -82,14 +82,14 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     prior = (np.cumsum(weighted, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
     scores = {}
     for site in result.sites:
-        prediction = np.stack([means[site]] * len(order)) if own else prior
+        prediction = np.stack([means[site]] * len(order)) if per_site else prior
         scores[site] = np.repeat(prediction[:, None], len(result.y[site]), axis=1)
     before = dict(result.initial)
     if result.kind != "number":
         even = 1 / max(2, prior[0].size)
         before = {s: np.full(p.shape, even) for s, p in before.items()}
-    title = WORDS[result.kind].own if own else WORDS[result.kind].all_sites
-    model = Component("own" if own else "none")
+    title = WORDS[result.kind].own if per_site else WORDS[result.kind].all_sites
+    model = Component("own" if per_site else "none")
     learner = LearnerSpec(Component("majority"), model, title=title)
     return replace(
         result,
@@ -101,10 +101,10 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     )
 
 
-def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
+def with_majority(results: RunResults, *, per_site: bool = False) -> list[RunResult]:
     """Return `results` with the majority reference, unless a majority learner is among them.
 
-    It is computed once for every (dataset, seed, order) that was run. With `own` the commonest
+    It is computed once for every (dataset, seed, order) that was run. With `per_site` the commonest
     class of each site by itself is added too.
     """
     if not results:
@@ -117,9 +117,9 @@ def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
         if not is_majority(r):
             run_of_pair.setdefault(pair_of(r), r)
     extended = list(results)
-    if own and "own" not in present:
+    if per_site and "own" not in present:
         extended = [
-            majority_result(r, own=True) for r in run_of_pair.values()
+            majority_result(r, per_site=True) for r in run_of_pair.values()
         ] + extended
     if not present:
         extended = [majority_result(r) for r in run_of_pair.values()] + extended

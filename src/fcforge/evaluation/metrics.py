@@ -80,7 +80,9 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     if y.ndim == 2:  # one class against the rest, each in turn
         pairs = zip(np.moveaxis(p, -1, 0), y.T, strict=True)
-        return np.concatenate([_auroc_features(own, member) for own, member in pairs])
+        return np.concatenate(
+            [_auroc_features(predicted, member) for predicted, member in pairs]
+        )
     patient = y == 1
     control = y == 0
     ranks = average_ranks(p)

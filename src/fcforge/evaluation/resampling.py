@@ -331,8 +331,8 @@ def estimate(
     drawn = ["fm" if n == "fm_split" else n for n in names]
 
     def statistic(full: np.ndarray) -> np.ndarray:
-        found = summaries_of(full, metric, tuple(dict.fromkeys(drawn)))
-        return np.stack([found[n] for n in drawn], axis=-1)
+        summaries = summaries_of(full, metric, tuple(dict.fromkeys(drawn)))
+        return np.stack([summaries[n] for n in drawn], axis=-1)
 
     points, draws = bootstrap(results, metric, statistic, n_draws=n_draws)
     if "fm_split" in names:

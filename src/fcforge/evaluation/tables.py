@@ -135,11 +135,11 @@ def _estimates(runs: list[RunResult], kind: Kind, n_draws: int) -> dict[str, Est
     if not runs:
         nothing = Estimate(np.nan, np.nan, np.nan)
         return {column.key: nothing for column in columns}
-    found = {}
+    estimates = {}
     for metric in dict.fromkeys(c.metric for c in columns):
         names = tuple(c.summary for c in columns if c.metric == metric)
-        found[metric] = resampling.estimate(runs, metric, names, n_draws=n_draws)
-    return {c.key: found[c.metric][c.summary] for c in columns}
+        estimates[metric] = resampling.estimate(runs, metric, names, n_draws=n_draws)
+    return {c.key: estimates[c.metric][c.summary] for c in columns}
 
 
 def results_rows(
@@ -158,7 +158,7 @@ def results_rows(
     n_draws : int
         Draws of the bootstrap.
     """
-    groups = by_learner(with_majority(results, own=True))
+    groups = by_learner(with_majority(results, per_site=True))
     references: dict[str, dict] = {}
     rows = []
     for title, runs in groups.items():

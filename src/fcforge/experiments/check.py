@@ -28,8 +28,8 @@ def check_target(asked: CheckRequest) -> Verdict:
     if not target.exists():
         raise DataError("no such file or folder.", where=target)
     changed = override_only({"dataset": {}}, asked.overrides)
-    said = {**asked.loading, "path": str(target)}
-    cohort = load_dataset(dataset_of("folder", said, changed["dataset"]))
+    settings = {**asked.loading, "path": str(target)}
+    cohort = load_dataset(dataset_of("folder", settings, changed["dataset"]))
     return Verdict(str(target), cohort, check_cohort(cohort, to_split=False), [])
 
 

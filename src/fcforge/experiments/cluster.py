@@ -80,8 +80,8 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
     try:
         from distributed import Client
     except ImportError as error:
-        what = "--cluster needs Dask, which is missing."
-        raise ConfigError(what, do=INSTALL) from error
+        message = "--cluster needs Dask, which is missing."
+        raise ConfigError(message, do=INSTALL) from error
     if address.partition(":")[0] == "slurm":
         jobs = _slurm_jobs(address)
         with _slurm(jobs) as cluster, Client(cluster, set_as_default=False) as client:
@@ -90,16 +90,16 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
     try:
         client = Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:
-        what = f"no Dask scheduler answers at '{address}'."
-        do = "Start one (`dask scheduler`) and give its address, tcp://HOST:PORT, or slurm."
-        raise ConfigError(what, do=do) from error
+        message = f"no Dask scheduler answers at '{address}'."
+        hint = "Start one (`dask scheduler`) and give its address, tcp://HOST:PORT, or slurm."
+        raise ConfigError(message, do=hint) from error
     with client:
         try:
             client.wait_for_workers(1, timeout=timeout)
         except TimeoutError as error:
-            what = f"the Dask scheduler at '{address}' has no worker."
-            do = f"Start some: `dask worker {address} --nthreads 1 --nworkers 8`."
-            raise ConfigError(what, do=do) from error
+            message = f"the Dask scheduler at '{address}' has no worker."
+            hint = f"Start some: `dask worker {address} --nthreads 1 --nworkers 8`."
+            raise ConfigError(message, do=hint) from error
         yield client
 
 
@@ -120,12 +120,12 @@ def _slurm(jobs: int) -> Iterator[Any]:
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError as error:
-        what = "--cluster slurm needs dask-jobqueue, which is missing."
-        raise ConfigError(what, do=INSTALL) from error
-    said = dask.config.get("jobqueue.slurm", {})
-    cores = int(said.get("cores") or 1)
-    processes = int(said.get("processes") or cores)
-    memory = said.get("memory") or f"{4 * cores} GiB"
+        message = "--cluster slurm needs dask-jobqueue, which is missing."
+        raise ConfigError(message, do=INSTALL) from error
+    configured = dask.config.get("jobqueue.slurm", {})
+    cores = int(configured.get("cores") or 1)
+    processes = int(configured.get("processes") or cores)
+    memory = configured.get("memory") or f"{4 * cores} GiB"
     patient = {"distributed.scheduler.allowed-failures": ALLOWED_DEATHS}
     with (
         dask.config.set(patient),

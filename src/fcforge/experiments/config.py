@@ -207,14 +207,19 @@ def parse_experiment(
     tables: ConfigTables = make(ConfigTables, data, where)
     dataset = resolve_dataset(tables.dataset, path, allow_code=allow_code)
     others = field_types(Experiment).keys() - OF_EXPERIMENT
-    said = checked(Experiment, tables.experiment, f"{where}: experiment", hidden=others)
+    settings = checked(
+        Experiment, tables.experiment, f"{where}: experiment", hidden=others
+    )
     split = tables.split
     if split.folds:
-        said["seeds"] = tuple(range(split.folds * split.repeats))
+        settings["seeds"] = tuple(range(split.folds * split.repeats))
     made = Experiment(
         dataset=dataset,
         learners=_learners(
-            tables, path, paper=said.get("protocol") == "paper", allow_code=allow_code
+            tables,
+            path,
+            paper=settings.get("protocol") == "paper",
+            allow_code=allow_code,
         ),
         training=tables.training,
         training_stated=tuple(data.get("training", {})),
@@ -223,7 +228,7 @@ def parse_experiment(
         confounds=tables.confounds.remove,
         folds=split.folds,
         own_threshold=tables.evaluation.own_threshold,
-        **said,
+        **settings,
     )
     _require_consistent(made, where)
     return made
@@ -232,20 +237,24 @@ def parse_experiment(
 def _refuse_former_word(table: Mapping[str, Any], where: str) -> None:
     """Raise `ConfigError` for `start`, which is `base_model` now."""
     if "start" in table:
-        what = "`start` is called `base_model`."
-        do = "Write [base_model] for [start], and base_model = false for start = false."
-        raise ConfigError(what, where=where, do=do)
+        message = "`start` is called `base_model`."
+        hint = (
+            "Write [base_model] for [start], and base_model = false for start = false."
+        )
+        raise ConfigError(message, where=where, do=hint)
 
 
 def _require_consistent(made: Experiment, where: str) -> None:
     """Raise `ConfigError` for settings of two tables that exclude each other."""
     if made.training.selection == "inner_val" and made.val_fraction == 0:
-        what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
-        do = "Set val_fraction = 0.2, or selection = 'fixed'."
-        raise ConfigError(what, where=where, do=do)
+        message = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
+        hint = "Set val_fraction = 0.2, or selection = 'fixed'."
+        raise ConfigError(message, where=where, do=hint)
     if made.own_threshold and made.leaks.active():
-        what = "own_threshold = true, but a leak lets methods see whom it is fitted on."
-        raise ConfigError(what, where=where, do="Remove [leaks].")
+        message = (
+            "own_threshold = true, but a leak lets methods see whom it is fitted on."
+        )
+        raise ConfigError(message, where=where, do="Remove [leaks].")
     for learner in made.learners:
         _require_public(made, learner, where)
 
@@ -256,23 +265,27 @@ def _require_public(made: Experiment, learner: LearnerSpec, where: str) -> None:
     if not replace(made.training, **learner.training).uses_public:
         return
     if made.base_model is None:
-        what = f"{both} use public subjects, but the run has none."
-        do = "Add a [base_model] table that names the public sites, or leave them at 0."
-        raise ConfigError(what, where=where, do=do)
+        message = f"{both} use public subjects, but the run has none."
+        hint = (
+            "Add a [base_model] table that names the public sites, or leave them at 0."
+        )
+        raise ConfigError(message, where=where, do=hint)
     if not Training(**learner.training).uses_public:
         return  # stated for all rows: those without gradient steps leave it aside
     row = f"{where}: learner '{learner.title}'"
     if not learner.base_model:
-        what = (
+        message = (
             f"{both} need the base model, which base_model = false takes from this row."
         )
-        raise ConfigError(what, where=row, do="Remove one of the two.")
+        raise ConfigError(message, where=row, do="Remove one of the two.")
     methods = registries()["method"]
     name = learner.method.name
     if name not in methods or not methods[name].fits:
-        what = f"{both} belong to gradient steps, and this row takes none."
-        do = "Leave them out; methods in closed form use public subjects by themselves."
-        raise ConfigError(what, where=row, do=do)
+        message = f"{both} belong to gradient steps, and this row takes none."
+        hint = (
+            "Leave them out; methods in closed form use public subjects by themselves."
+        )
+        raise ConfigError(message, where=row, do=hint)
 
 
 def _base_model(
@@ -351,8 +364,8 @@ def _learners(
         for name, params in getattr(tables, kind).items():  # used by a row or not
             where = f"{path}: [{kind}.{name}]"
             if not isinstance(params, Mapping):
-                what = f"{name} = {params!r} is not a table of settings."
-                raise ConfigError(what, where=where)
+                message = f"{name} = {params!r} is not a table of settings."
+                raise ConfigError(message, where=where)
             _check(Component(name, params), kind, known, where)
     rows = []
     folder = path.resolve().parent
@@ -388,8 +401,8 @@ def require_different(kind: str, titles: Sequence[str], where: str) -> None:
     """Raise `ConfigError` where two rows have one title."""
     for title in titles:
         if titles.count(title) > 1:
-            what = f"two {kind} are called '{title}'."
-            raise ConfigError(what, where=where, do="Give each a title.")
+            message = f"two {kind} are called '{title}'."
+            raise ConfigError(message, where=where, do="Give each a title.")
 
 
 def _part(
@@ -422,16 +435,16 @@ def _learner(
     """Return the learner of a row; it has a generator only if its method needs one."""
     row = LearnerTable(**checked(LearnerTable, table, where))
     if not row.method:
-        do = 'Add method = "..." or estimator = "module:function".'
-        raise ConfigError("it names no method.", where=where, do=do)
+        hint = 'Add method = "..." or estimator = "module:function".'
+        raise ConfigError("it names no method.", where=where, do=hint)
     defaults = tables.learner_defaults
     part = partial(_part, where, tables, paper)
     method = part("method", row.method)
     needed = registries()["method"][method.name].needs_generator
     if row.generator and not needed:
-        what = f"method '{method.name}' uses no generator."
-        do = "Leave it out, or set method = 'forge'."
-        raise ConfigError(what, where=where, do=do)
+        message = f"method '{method.name}' uses no generator."
+        hint = "Leave it out, or set method = 'forge'."
+        raise ConfigError(message, where=where, do=hint)
     generator = (row.generator or defaults.generator) if needed else None
     return LearnerSpec(
         method=method,

@@ -71,14 +71,14 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     >>> merge({"d": {"name": "cat", "lives": 9}}, {"d": {"name": "dog"}})
     {'d': {'name': 'dog'}}
     """
-    found = dict(below)
+    merged = dict(below)
     for key, value in above.items():
-        under = found.get(key)
-        found[key] = value
+        under = merged.get(key)
+        merged[key] = value
         if isinstance(value, dict) and isinstance(under, dict):
             renamed = value.get("name", under.get("name")) != under.get("name")
-            found[key] = value if renamed else merge(under, value)
-    return found
+            merged[key] = value if renamed else merge(under, value)
+    return merged
 
 
 def resolve_data(path: str, folder: Path) -> str:

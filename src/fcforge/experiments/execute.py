@@ -159,9 +159,9 @@ def run_local(work: Work, jobs: int) -> None:
             fit_ahead(work, pool)
         _train_all(work, jobs, pool)
     except BrokenProcessPool as error:
-        what = "a worker process died (killed, or out of memory)."
-        do = "The same command again continues; --jobs with a smaller number needs less memory."
-        raise FCForgeError(what, do=do) from error
+        message = "a worker process died (killed, or out of memory)."
+        hint = "The same command again continues; --jobs with a smaller number needs less memory."
+        raise FCForgeError(message, do=hint) from error
     except KeyboardInterrupt:  # what the workers are doing is lost, nothing else
         for worker in list(pool._processes.values()):
             worker.kill()

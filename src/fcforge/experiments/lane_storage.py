@@ -160,12 +160,12 @@ class LaneStorage:
         stored = None
         if node.depth and node.continued:
             stored = {**lane._replace(state=state).named(), POOL: pool, ITEM: item}
-        found = self.parts.evaluator(node.spec).scores(lane)
+        scores = self.parts.evaluator(node.spec).scores(lane)
         network = None
         if node.kept:
             learner = self.parts.learner(node.spec)
             network = network_file(node.spec, learner, lane, self.parts.cohort)
-        self.write_node(node, facts, found, stored, log, network)
+        self.write_node(node, facts, scores, stored, log, network)
 
     def write_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
         """Write scores, and tensors and a log where there are some."""

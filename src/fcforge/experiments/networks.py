@@ -85,8 +85,8 @@ class TrainedNetwork:
         model = self.learner.model
         inputs = model.prepare(self._checked(fc))
         with torch.no_grad():
-            found = prediction(self.learner.method.logits(model, self.lane, inputs))
-        values = found.float().numpy()
+            predicted = prediction(self.learner.method.logits(model, self.lane, inputs))
+        values = predicted.float().numpy()
         return values if self.target.classes else self.target.restored(values)
 
     def predict_proba(self, fc: np.ndarray) -> np.ndarray:
@@ -110,8 +110,10 @@ class TrainedNetwork:
         values = np.asarray(fc)
         shape = (self.n_rois, self.n_rois)
         if values.ndim != 3 or values.shape[1:] != shape:
-            what = f"FC has the shape {values.shape}; the network was trained on {self.n_rois} ROIs."
-            raise DataError(what, do="Give an array of shape (subjects, ROIs, ROIs).")
+            message = f"FC has the shape {values.shape}; the network was trained on {self.n_rois} ROIs."
+            raise DataError(
+                message, do="Give an array of shape (subjects, ROIs, ROIs)."
+            )
         values = values.astype(np.float32)
         if not np.isfinite(values).all():
             raise DataError("FC holds values that are not finite.")
@@ -254,11 +256,11 @@ def load_network(path: str | Path, *, allow_code: bool = False) -> TrainedNetwor
         target = replace(target, classes=tuple(target.classes), limits=(low, high))
         learner = _learner(spec.learner, n_rois, target, allow_code)
         lane = _lane(learner, tensors)
-        found = TrainedNetwork(
+        network = TrainedNetwork(
             learner, lane, target, n_rois, spec.order, spec.seed, roi_names
         )
-        _require_scores(found)
-        return found
+        _require_scores(network)
+        return network
 
 
 def _contents(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -266,7 +268,7 @@ def _contents(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    do = "Give a file that `fcforge run --keep-networks` has written."
+    hint = "Give a file that `fcforge run --keep-networks` has written."
     try:
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size])["__metadata__"]
@@ -274,17 +276,19 @@ def _contents(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
         header = json.loads(text)
         version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError("is not the file of a network.", do=do) from error
+        raise DataError("is not the file of a network.", do=hint) from error
     if version != VERSION:
-        what = f"is a network of format {version}; this fcforge reads format {VERSION}."
-        raise DataError(what, do="Read it with the fcforge that wrote it.")
+        message = (
+            f"is a network of format {version}; this fcforge reads format {VERSION}."
+        )
+        raise DataError(message, do="Read it with the fcforge that wrote it.")
     try:
         tensors = load(data)
     except (SafetensorError, *MISFIT) as error:
-        raise DataError(f"its arrays cannot be read ({error}).", do=do) from error
+        raise DataError(f"its arrays cannot be read ({error}).", do=hint) from error
     if _digest(text, tensors) != written:
-        what = "is damaged: its content is not what was written."
-        raise DataError(what, do="Copy it again, or run the experiment again.")
+        message = "is damaged: its content is not what was written."
+        raise DataError(message, do="Copy it again, or run the experiment again.")
     return header, {name: tensors[name].clone() for name in sorted(tensors)}
 
 
@@ -326,7 +330,7 @@ def _require_scores(network: TrainedNetwork) -> None:
     except FCForgeError:
         raise
     except MISFIT as error:
-        what = f"its network cannot predict ({type(error).__name__})."
-        raise DataError(what) from error
+        message = f"its network cannot predict ({type(error).__name__})."
+        raise DataError(message) from error
     if not np.isfinite(scores).all():
         raise DataError("its network gives scores that are not finite.")

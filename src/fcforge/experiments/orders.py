@@ -26,8 +26,8 @@ def list_orders(asked: Orders, sites: Sequence[str]) -> list[tuple[str, ...]]:
     for order in asked:
         check_names(f"site in order {list(order)}:", order, sites)
         if not order or len(set(order)) < len(order):
-            what = f"order {list(order)} is empty or repeats a site."
-            raise ConfigError(what, do=known)
+            message = f"order {list(order)} is empty or repeats a site."
+            raise ConfigError(message, do=known)
     return [tuple(order) for order in asked]
 
 
@@ -38,12 +38,12 @@ def _pick_orders(
     there_are = math.factorial(len(sites))
     n = there_are if wanted == "all" else wanted
     if not 1 <= n <= there_are:
-        what = f"orders = {wanted}, but {len(sites)} sites have {there_are} orders."
-        raise ConfigError(what, do=f"Give 1 to {there_are}, or 'all'.")
+        message = f"orders = {wanted}, but {len(sites)} sites have {there_are} orders."
+        raise ConfigError(message, do=f"Give 1 to {there_are}, or 'all'.")
     if n > MOST_ORDERS:
-        what = f"orders = {wanted!r}: of {len(sites)} sites, more than {MOST_ORDERS} orders "
-        do = f"Give orders = a number up to {MOST_ORDERS}, or a list of orders."
-        raise ConfigError(what + "are too many to run.", do=do)
+        message = f"orders = {wanted!r}: of {len(sites)} sites, more than {MOST_ORDERS} orders "
+        hint = f"Give orders = a number up to {MOST_ORDERS}, or a list of orders."
+        raise ConfigError(message + "are too many to run.", do=hint)
     rng = numpy_rng(0, "orders", *sites)
     if there_are <= MOST_ORDERS:
         every = list(permutations(sites))
@@ -51,9 +51,9 @@ def _pick_orders(
             return every
         chosen = rng.choice(len(every), n, replace=False)
         return [every[i] for i in np.sort(chosen)]
-    found = dict[tuple[str, ...], None]()
-    while len(found) < n:  # far fewer than there are: hardly one is drawn twice
+    orders = dict[tuple[str, ...], None]()
+    while len(orders) < n:  # far fewer than there are: hardly one is drawn twice
         places = rng.permutation(len(sites))
         order = tuple(sites[place] for place in places)
-        found[order] = None
-    return list(found)
+        orders[order] = None
+    return list(orders)

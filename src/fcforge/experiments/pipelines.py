@@ -94,9 +94,9 @@ class Pipeline(Checked):
 
         if is_regressor(self.make()) != (target.kind == "number"):
             wanted = "a regressor" if target.kind == "number" else "a classifier"
-            what = f"estimator '{self.estimator}' is not {wanted}, and the target is"
-            do = "Give another estimator, or change target of [dataset]."
-            raise ConfigError(f"{what} {target.name}, {target.kind}.", do=do)
+            message = f"estimator '{self.estimator}' is not {wanted}, and the target is"
+            hint = "Give another estimator, or change target of [dataset]."
+            raise ConfigError(f"{message} {target.name}, {target.kind}.", do=hint)
 
 
 def pipeline_of(learner: LearnerSpec) -> Pipeline | None:
@@ -116,24 +116,26 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     """
     from sklearn.base import clone
 
-    said = {"keeps": "", **table}
-    given = said.pop("estimator")
-    title = said.pop("title", "")
-    base_model = said.pop("base_model", True)
+    stated = {"keeps": "", **table}
+    given = stated.pop("estimator")
+    title = stated.pop("title", "")
+    base_model = stated.pop("base_model", True)
     named = isinstance(given, str)
     shown = given if isinstance(given, str) else type(given).__name__
-    settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))
-    found = Pipeline(shown, folder=str(folder) if named else "", **settings)
-    made = found.make() if named else clone(given, safe=False)
-    _require_usable(made, found, where)
+    settings = checked(
+        Pipeline, stated, where, hidden=("estimator", "folder", "sha256")
+    )
+    pipeline = Pipeline(shown, folder=str(folder) if named else "", **settings)
+    made = pipeline.make() if named else clone(given, safe=False)
+    _require_usable(made, pipeline, where)
     decides = _described(made).encode()
     if named:
-        file = _module(shown.partition(":")[0], found.folder).__file__
+        file = _module(shown.partition(":")[0], pipeline.folder).__file__
         decides += Path(file).read_bytes() if file and Path(file).is_file() else b""
-    found = replace(found, sha256=hashlib.sha256(decides).hexdigest()[:32])
+    pipeline = replace(pipeline, sha256=hashlib.sha256(decides).hexdigest()[:32])
     if not named:
-        _HANDED[found.sha256] = made
-    method = Component(PIPELINE, asdict(found))
+        _HANDED[pipeline.sha256] = made
+    method = Component(PIPELINE, asdict(pipeline))
     title = title or shown.rpartition(":")[2]
     return LearnerSpec(method, Component(PIPELINE), title=title, base_model=base_model)
 
@@ -182,9 +184,13 @@ def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
     scored = any(hasattr(estimator, name) for name in scores)
     if not trained or not (scored or is_regressor(estimator)):
         kind = type(estimator).__name__
-        what = f"estimator '{pipeline.estimator}' ({kind}) cannot {learns} and score."
-        do = f"Give an unfitted regressor, or a classifier with {' or '.join(scores)}."
-        raise ConfigError(what, where=where, do=do)
+        message = (
+            f"estimator '{pipeline.estimator}' ({kind}) cannot {learns} and score."
+        )
+        hint = (
+            f"Give an unfitted regressor, or a classifier with {' or '.join(scores)}."
+        )
+        raise ConfigError(message, where=where, do=hint)
 
 
 def train(
@@ -260,14 +266,14 @@ def scores_after(
     target: Target = TWO_CLASSES,
 ) -> dict[str, np.ndarray]:
     """Return the scores of all test subjects after the estimator has learned from some parts."""
-    found = {}
+    by_site = {}
     fitted = train(pipeline, parts, seed, order, target) if parts else None
     for name, site in sites.items():
         if fitted is None:
-            found[name] = uninformed_scores(len(site.test), target)
+            by_site[name] = uninformed_scores(len(site.test), target)
         else:
-            found[name] = scores(fitted, pipeline, site.test, name, target)
-    return found
+            by_site[name] = scores(fitted, pipeline, site.test, name, target)
+    return by_site
 
 
 def uninformed_scores(n: int, target: Target) -> np.ndarray:
@@ -293,19 +299,23 @@ def scores(
     names = ("predict_proba", "decision_function") if target.classes else ("predict",)
     score = next(name for name in names if hasattr(estimator, name))
     with _metadata(pipeline, np.repeat(site, n)) as more:
-        found = np.asarray(getattr(estimator, score)(_inputs(batch, pipeline), **more))
+        predicted = np.asarray(
+            getattr(estimator, score)(_inputs(batch, pipeline), **more)
+        )
     classes = [int(c) for c in getattr(estimator, "classes_", range(target.outputs))]
     several = score == "predict_proba" or len(classes) > 2
     wanted = (n, len(classes)) if several else (n,)
-    if found.shape != wanted or not np.isfinite(found).all():
+    if predicted.shape != wanted or not np.isfinite(predicted).all():
         raise FCForgeError(
-            f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, or not all "
+            f"estimator '{pipeline.estimator}' gives scores of shape {predicted.shape}, or not all "
             f"finite; for {n} subjects they have shape {wanted}."
         )
     if not target.classes:
-        return found.astype(np.float32)
+        return predicted.astype(np.float32)
     every = np.zeros((n, target.outputs))
-    every[:, classes] = found if score == "predict_proba" else _probabilities(found)
+    every[:, classes] = (
+        predicted if score == "predict_proba" else _probabilities(predicted)
+    )
     return (every[:, 1] if target.outputs == 2 else every).astype(np.float32)
 
 

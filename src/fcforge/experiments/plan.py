@@ -90,10 +90,10 @@ class Plan:
 
     def nodes_of_learners(self) -> dict[str, set[str]]:
         """Return the keys of the nodes of every learner's runs, by its title."""
-        found: dict[str, set[str]] = defaultdict(set)
+        keys_of_title: dict[str, set[str]] = defaultdict(set)
         for spec, keys in self.runs:
-            found[spec.learner.title].update(keys)
-        return found
+            keys_of_title[spec.learner.title].update(keys)
+        return keys_of_title
 
     @property
     def trainings(self) -> int:
@@ -133,15 +133,21 @@ def make_plan(
     nodes: dict[str, Node] = {}
 
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
-        own = traits_of(spec.learner, traits)
-        node_spec = replace(spec, order=canonical(prefix, own.depends_on, sites))
+        learner_traits = traits_of(spec.learner, traits)
+        node_spec = replace(
+            spec, order=canonical(prefix, learner_traits.depends_on, sites)
+        )
         key = key_of(node_spec)
         if key not in nodes:
             parent = None
             depth = len(node_spec.order)
-            if own.grows and own.depends_on != "site" and depth > 1:
+            if (
+                learner_traits.grows
+                and learner_traits.depends_on != "site"
+                and depth > 1
+            ):
                 parent = add(spec, node_spec.order[:-1])
-            shown = 1 if own.grows else depth
+            shown = 1 if learner_traits.grows else depth
             nodes[key] = Node(key, node_spec, parent, shown)
         return key
 
@@ -202,7 +208,7 @@ def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> dict[str, Node]
     """
     children = Counter(node.parent for node in nodes.values())
     spare = {key for key in nodes if key not in asked and children[key] == 1}
-    found = []
+    wanted = []
     for node in sorted(nodes.values(), key=lambda node: node.depth):
         if node.key in spare:
             continue
@@ -211,6 +217,6 @@ def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> dict[str, Node]
         while parent in spare:
             parent = nodes[parent].parent
             shown += 1
-        found.append(replace(node, parent=parent, shown=shown))
-    parents = {node.parent for node in found}
-    return {n.key: replace(n, continued=n.key in parents) for n in found}
+        wanted.append(replace(node, parent=parent, shown=shown))
+    parents = {node.parent for node in wanted}
+    return {n.key: replace(n, continued=n.key in parents) for n in wanted}

@@ -70,9 +70,9 @@ def resolve_public(wanted: Component, tested: Cohort) -> BaseModelSpec:
     spec = BaseModelSpec(Component(wanted.name, {**params, "sites": list(sites)}))
     people = load_public(spec)
     if not people.target.fits(tested.target):
-        what = f"the target of the public subjects is {people.target}, of the tested"
-        do = "Give both datasets one target and limits, or classes in one order."
-        raise ConfigError(f"{what} {tested.target}.", where="[base_model]", do=do)
+        message = f"the target of the public subjects is {people.target}, of the tested"
+        hint = "Give both datasets one target and limits, or classes in one order."
+        raise ConfigError(f"{message} {tested.target}.", where="[base_model]", do=hint)
     require_strangers(people, tested)
     return replace(spec, sha256=people.content_sha256())
 
@@ -97,11 +97,13 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
             where="[base_model]",
             do="Use one atlas for both.",
         )
-    found = find_duplicates(public.fc, public.subject_id, tested.fc, tested.subject_id)
-    if found:
-        first = found[0]
+    duplicates = find_duplicates(
+        public.fc, public.subject_id, tested.fc, tested.subject_id
+    )
+    if duplicates:
+        first = duplicates[0]
         raise DataError(
-            f"{len(found)} public subjects are among the tested ones (first: {first.first} and "
+            f"{len(duplicates)} public subjects are among the tested ones (first: {first.first} and "
             f"{first.second}, edge correlation {first.correlation:.2f}).",
             where="[base_model]",
             do="Leave them out of one of the two: a base model that has seen a tested subject "

@@ -111,22 +111,24 @@ def _experiment_json(prepared: Prepared) -> dict[str, Any]:
 
 def _refuse_another(store: Store, prepared: Prepared) -> None:
     """Raise `StoreError` unless the experiments share a row, and shared rows share nodes."""
-    stored, plan, there = stored_plan(store)
-    maker = there.get("fcforge", "an earlier one")
+    stored, plan, environment = stored_plan(store)
+    maker = environment.get("fcforge", "an earlier one")
     if maker != MADE_BY:
-        what = f"this folder was begun by another fcforge ({maker}), this is {MADE_BY}."
-        do = "Choose another --out, or go on with that version. `fcforge report` reads both."
-        raise StoreError(what, where=store.root, do=do)
+        message = (
+            f"this folder was begun by another fcforge ({maker}), this is {MADE_BY}."
+        )
+        hint = "Choose another --out, or go on with that version. `fcforge report` reads both."
+        raise StoreError(message, where=store.root, do=hint)
     old = plan.nodes_of_learners()
     new = prepared.plan.nodes_of_learners()
     both = old.keys() & new.keys()
     changed = sorted(title for title in both if old[title].isdisjoint(new[title]))
     if changed or not both:
-        what = f"this folder holds another experiment ('{stored.title}')"
+        message = f"this folder holds another experiment ('{stored.title}')"
         rows = f"for learner '{changed[0]}'" if changed else "and learners"
-        do = "Choose another --out, or delete the folder."
-        text = f"{what}: other data or settings {rows}."
-        raise StoreError(text, where=store.root, do=do)
+        hint = "Choose another --out, or delete the folder."
+        text = f"{message}: other data or settings {rows}."
+        raise StoreError(text, where=store.root, do=hint)
 
 
 MOST_LANES = 128  # trained together on a GPU; more lanes gain little
@@ -139,7 +141,7 @@ def run_experiment(
     jobs: int | None = None,
     device: str = "cpu",
     group: int | None = None,
-    progress: Progress = lambda done, total, what: None,
+    progress: Progress = lambda done, total, title: None,
 ) -> None:
     """Train every node that the store does not hold yet, or holds damaged.
 

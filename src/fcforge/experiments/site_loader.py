@@ -102,13 +102,13 @@ class SiteLoader:
         """Return the view of the public subjects; None in a run without a base model."""
         if spec.base_model is None or self.public is None:
             return None
-        found = self.public(spec)
+        public = self.public(spec)
         conditions = digest(
             {"base_model": _base_model(spec), "confounds": spec.confounds}
         )
         name = PoolName("public", PUBLIC, 0, "train", 0, conditions)
-        rows = self.bank.add(name, found.batch)
-        return PublicView(found.subjects, self.bank, rows)
+        rows = self.bank.add(name, public.batch)
+        return PublicView(public.subjects, self.bank, rows)
 
     def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:
         """Return a view of synthetic subjects as if they were a site of their own."""
@@ -141,9 +141,9 @@ class SiteLoader:
             file = digest([name, spec.data_sha256, made_by], length=32)
             path = self.generators / f"{SUBJECTS}{file}.safetensors"
         if path and is_stored(path):
-            found = read_tensors(path)
-            stored = FCBatch(from_edges(found["edges"]), found["y"])
-            return stored, int(found["bytes"])
+            kept = read_tensors(path)
+            stored = FCBatch(from_edges(kept["edges"]), kept["y"])
+            return stored, int(kept["bytes"])
         generator, state, source = self.fit_generator(site, spec)
         rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
         y = generator.diagnoses(state.model, source.y, n)
@@ -199,8 +199,8 @@ class SiteLoader:
         listed = torch.unique(every[every >= 0])
 
         def place(rows: Tensor) -> Tensor:
-            found = torch.searchsorted(listed, rows.clamp(min=0))
-            return torch.where(rows >= 0, found, -1)
+            places = torch.searchsorted(listed, rows.clamp(min=0))
+            return torch.where(rows >= 0, places, -1)
 
         return replace_rows(state, place), listed
 

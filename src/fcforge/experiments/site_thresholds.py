@@ -79,14 +79,14 @@ def with_own_thresholds(
     labels : mapping of site to the diagnoses of those left out, fold by fold
     """
     scores = {}
-    for site, own in result.scores.items():
+    for site, scores_of_site in result.scores.items():
         parts = [np.asarray(fold, dtype=float) for fold in labels[site]]
         y = np.concatenate(parts)
-        moved = np.empty_like(own)
-        for stage in range(len(own)):
+        moved = np.empty_like(scores_of_site)
+        for stage in range(len(scores_of_site)):
             p = np.concatenate([fold[site][stage] for fold in folds])
             intercept, slope = fit_line(log_odds(p), y)
-            z = intercept + slope * log_odds(own[stage])
+            z = intercept + slope * log_odds(scores_of_site[stage])
             moved[stage] = 1 / (1 + np.exp(-z))
         scores[site] = moved
     learner = result.spec.learner

@@ -6,9 +6,6 @@ the remembered subjects are kept. The lane then refers to subjects by their plac
 remembered ones; during a training it refers to them by their rows in a bank.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
@@ -20,11 +17,10 @@ from fcforge.methods.base import Lane, Learner
 from fcforge.nn.resources import one_thread
 from fcforge.replay.bank import PoolName
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site
+from fcforge.training.loop import Tick, learn_site
 from fcforge.training.start import start_lane
 
 CARRIED = "(from earlier sites)"  # name of the pool of remembered subjects
-Tick = Callable[[], Any]
 
 
 class SiteTraining:

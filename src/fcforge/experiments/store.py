@@ -175,8 +175,8 @@ class Store:
                 (folder / META).write_text(text)
         except (OSError, SafetensorError) as error:
             if not self.has(key):
-                what = f"what was trained cannot be written ({error})."
-                raise StoreError(what, where=self.root, do=MAKE_ROOM) from error
+                message = f"what was trained cannot be written ({error})."
+                raise StoreError(message, where=self.root, do=MAKE_ROOM) from error
 
     def drop(self, key: str) -> None:
         """Delete a node that is to be trained again, if it is there."""
@@ -263,9 +263,9 @@ class Store:
             As of `verify`.
         """
         written = self.done()
-        there = [key for key in keys if key in written]
-        whole = {key for key in there if self.verify(key, checksums=checksums).scores}
-        return whole, {*there} - whole
+        present = [key for key in keys if key in written]
+        whole = {key for key in present if self.verify(key, checksums=checksums).scores}
+        return whole, {*present} - whole
 
     def _meta(self, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Facts of a node, and the fingerprints of its files; none in folders of old versions."""
@@ -287,16 +287,16 @@ class Store:
 
         path = self.folder(key) / name
         if not path.is_file():
-            what = f"node {key} has no {name}."
-            raise StoreError(what, where=path.parent, do=RETRAIN)
+            message = f"node {key} has no {name}."
+            raise StoreError(message, where=path.parent, do=RETRAIN)
         try:
             data = path.read_bytes()
             if name in files and _fingerprint_of(data) != files[name]:
                 raise ValueError("its content is not what was written")
             yield io.BytesIO(data)
         except (*BROKEN, SafetensorError) as error:
-            what = f"damaged file ({error})."
-            raise StoreError(what, where=path, do=RETRAIN) from error
+            message = f"damaged file ({error})."
+            raise StoreError(message, where=path, do=RETRAIN) from error
 
     # -- the experiment ------------------------------------------------------------------------
     def write_experiment(self, data: Mapping[str, Any]) -> None:

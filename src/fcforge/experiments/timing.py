@@ -65,15 +65,15 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
 def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
     """Return the cost of fitting every generator and drawing from it; one of each kind is fitted."""
     known: dict[Component | None, Trial] = {}
-    found = []
+    trials = []
     for node in wanted_generators(todo):
         kind = node.spec.learner.generator
         if kind not in known:
             before = trainer.store.size()
             seconds = _clocked(trainer.parts.fit_generator, node.spec)
             known[kind] = Trial(seconds, trainer.store.size() - before)
-        found.append(known[kind])
-    return found
+        trials.append(known[kind])
+    return trials
 
 
 def _train(trainer: Trainer, spec: RunSpec) -> Trial:
@@ -84,8 +84,10 @@ def _train(trainer: Trainer, spec: RunSpec) -> Trial:
     files = trainer.store.folder(short.key).iterdir()
     sizes = {file.suffix: file.stat().st_size for file in files}
     state = sizes.pop(".safetensors", 0)
-    own = not pipeline_of(spec.learner)
-    if own and trainer.parts.learner(spec).method.fits:  # else there are no epochs
+    is_network = not pipeline_of(spec.learner)
+    if (
+        is_network and trainer.parts.learner(spec).method.fits
+    ):  # else there are no epochs
         more = _clocked(trainer.run, [_brief(spec, LONG)]) - seconds
         seconds += max(more, 0.0) * (spec.training.epochs - SHORT) / (LONG - SHORT)
     if traits_of(spec.learner).grows:  # the others were learned before

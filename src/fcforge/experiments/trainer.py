@@ -162,19 +162,21 @@ class Trainer:
         started = time.perf_counter()
         sites = self.parts.sites(spec)
         fixed = spec.training.selection == "fixed"
-        own = {name: sites[name].learning(with_val=fixed) for name in spec.order}
+        learning = {name: sites[name].learning(with_val=fixed) for name in spec.order}
         public = {PUBLIC: self.parts.public(spec).batch} if spec.base_model else {}
-        found = scores_after(
+        scores = scores_after(
             pipeline,
-            public | own,
+            public | learning,
             spec.seed,
             spec.order,
             sites,
             self.parts.cohort.target,
         )
-        subjects = sum(map(len, own.values())) if pipeline.keeps == "cumulative" else 0
+        subjects = (
+            sum(map(len, learning.values())) if pipeline.keeps == "cumulative" else 0
+        )
         facts = {
             "seconds": time.perf_counter() - started,
             "memory_bytes": subjects * edge_bytes(self.parts.cohort.n_rois),
         }
-        self.lanes.write_node(node, facts, found)
+        self.lanes.write_node(node, facts, scores)

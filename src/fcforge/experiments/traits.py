@@ -51,10 +51,10 @@ def traits_of(
 
 def stored_traits(learners: Iterable[LearnerSpec]) -> dict[str, Any]:
     """Return the traits of the learners' methods by name, as a run folder keeps them."""
-    own = [learner for learner in learners if learner.method.name != PIPELINE]
-    return {learner.method.name: asdict(traits_of(learner)) for learner in own}
+    registered = [learner for learner in learners if learner.method.name != PIPELINE]
+    return {learner.method.name: asdict(traits_of(learner)) for learner in registered}
 
 
 def read_traits(stored: Mapping[str, Any]) -> dict[str, Traits]:
     """Return the traits that `stored_traits` has written."""
-    return {name: Traits(**said) for name, said in stored.items()}
+    return {name: Traits(**values) for name, values in stored.items()}

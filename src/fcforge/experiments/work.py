@@ -72,7 +72,7 @@ class Work:
         depths = [node.depth for node in self._ready]
         return self._ready.pop(depths.index(max(depths)))
 
-    def done(self, nodes: Sequence[Node], what: str) -> None:
+    def done(self, nodes: Sequence[Node], title: str) -> None:
         """Count stored nodes, release their children, and delete states that are no longer needed."""
         for node in nodes:
             waiting = self._children[node.key].values()
@@ -86,4 +86,4 @@ class Work:
         self._finished += trainings(nodes)
         if self._finished == self._total:
             self.store.drop_subjects()
-        self._progress(self._finished, self._total, what)
+        self._progress(self._finished, self._total, title)

@@ -32,7 +32,7 @@ SITE_AT_ONCE = 512  # of functions that bound memory alone: a whole site of 116 
 MOST_STEPS = 30  # of Newton's method
 
 
-def few(of_116: int, rois: int) -> int:
+def number_at_once(of_116: int, rois: int) -> int:
     """Return how many matrices of `rois` ROIs take as long as `of_116` matrices of 116 ROIs.
 
     The cost of a matrix grows with the cube of its ROIs.
@@ -56,7 +56,7 @@ def in_parts(function: Callable[[Tensor], Tensor], given: Tensor, rois: int) -> 
     Tensor of shape (n, ...)
         The same as ``function(given)``.
     """
-    parts = given.split(few(SITE_AT_ONCE, rois))
+    parts = given.split(number_at_once(SITE_AT_ONCE, rois))
     first = function(parts[0])
     if len(parts) == 1:
         return first
@@ -217,7 +217,7 @@ def _in_threads(
     """
     n, rois = x.shape
     workers = torch.get_num_threads()
-    size = max(1, min(few(AT_ONCE, rois), -(-n // workers)))
+    size = max(1, min(number_at_once(AT_ONCE, rois), -(-n // workers)))
     shape = coordinates.shape if flat else (n, rois, rois)
     fc = coordinates.new_empty(shape)
 

@@ -372,7 +372,7 @@ class FCMVAE(FCGenerator):
 
 def _signature() -> inspect.Signature:
     """Return the signature of `FCMVAE` with a parameter for each setting of the variant stable."""
-    own = [*inspect.signature(FCMVAE.__init__).parameters.values()][1:-1]
+    shared = [*inspect.signature(FCMVAE.__init__).parameters.values()][1:-1]
     settings = [
         inspect.Parameter(
             field.name,
@@ -382,7 +382,7 @@ def _signature() -> inspect.Signature:
         )
         for field in fields(StableVAE)
     ]
-    return inspect.Signature([*own, *settings])
+    return inspect.Signature([*shared, *settings])
 
 
 FCMVAE.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ import pandas as pd
 from fcforge.core.console import say
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.files import write_text
-from fcforge.core.formatting import counted, some
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.imaging import cifti, layouts, outputs, people, series
 from fcforge.imaging.atlas import (
     Atlas,
@@ -138,7 +138,7 @@ def _people_of(request: FCRequest, runs: Mapping[str, list[Source]]) -> People:
         )
     if unlisted:
         count = counted(len(unlisted), "subject")
-        say(f"{count} without a row in {path.name}: {some(unlisted)}")
+        say(f"{count} without a row in {path.name}: {abbreviated(unlisted)}")
     return rows
 
 
@@ -176,7 +176,7 @@ class _Maker:
         ]
         if replaced:
             raise DataError(
-                f"OUT holds FC of {counted(len(replaced), 'subject')} ({some(replaced)}) that was "
+                f"OUT holds FC of {counted(len(replaced), 'subject')} ({abbreviated(replaced)}) that was "
                 "made from other files, with other settings or by another version of fcforge.",
                 where=self.request.out,
                 do=do,
@@ -274,7 +274,9 @@ class _Maker:
         path = outputs.write_cohort(self.request.out, rows, self.atlas)
         say(f"FC of {counted(len(done), 'subject')} is in {path}")
         if missing := sorted(self.sources.keys() - set(done)):
-            say(f"{counted(len(missing), 'subject')} without FC: {some(missing)}")
+            say(
+                f"{counted(len(missing), 'subject')} without FC: {abbreviated(missing)}"
+            )
         return outcome
 
     def finish(self, known: People, outcome: Outcome) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.core.formatting import some
+from fcforge.core.formatting import abbreviated
 from fcforge.imaging.matrix_files import read_table, read_text
 from fcforge.imaging.scan import Grid, load_image, read_labels
 
@@ -333,7 +333,7 @@ def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atl
     labels_in_volume = set(values.tolist())
     labels_in_table = names.keys() if exact else names.keys() & labels_in_volume
     if names and labels_in_table != labels_in_volume:
-        differing = some(sorted(labels_in_table ^ labels_in_volume))
+        differing = abbreviated(sorted(labels_in_table ^ labels_in_volume))
         raise DataError(
             f"volume and table disagree: one of them alone has the labels {differing}.",
             where=where,

@@ -52,12 +52,12 @@ class BIDSFilters(NamedTuple):
         )
 
 
-def _fits(found: str | None, wanted: str | None) -> bool:
-    if wanted is None or found is None:
-        return wanted is found
-    if found.isdigit() and wanted.isdigit():  # run 1 is run-01
-        return int(found) == int(wanted)
-    return wanted in (ANY, found)
+def _fits(value: str | None, wanted: str | None) -> bool:
+    if wanted is None or value is None:
+        return wanted is value
+    if value.isdigit() and wanted.isdigit():  # run 1 is run-01
+        return int(value) == int(wanted)
+    return wanted in (ANY, value)
 
 
 def read_filters(path: Path) -> BIDSFilters:

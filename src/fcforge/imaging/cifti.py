@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.core.errors import DataError
-from fcforge.core.formatting import some
+from fcforge.core.formatting import abbreviated
 from fcforge.imaging.atlas import Atlas, system_of
 from fcforge.imaging.matrix_files import MemoryBudget
 from fcforge.imaging.scan import VOLUMES_AT_ONCE
@@ -99,7 +99,7 @@ def _damaged(path: Path, error: Exception) -> DataError:
 def _parcel_names(axis: Any, path: Path) -> tuple[str, ...]:
     names = tuple(map(str, axis.name))
     if len(set(names)) < len(names):
-        twice = some(sorted({name for name in names if names.count(name) > 1}))
+        twice = abbreviated(sorted({name for name in names if names.count(name) > 1}))
         raise DataError(f"names a parcel twice: {twice}.", where=path)
     return names
 
@@ -165,7 +165,7 @@ def load_parcellation(path: Path) -> Atlas:
     labels_axis = image.header.get_axis(0)
     if len(labels_axis) != 1:
         raise DataError(
-            f"holds {len(labels_axis)} parcellations ({some(map(str, labels_axis.name))}).",
+            f"holds {len(labels_axis)} parcellations ({abbreviated(map(str, labels_axis.name))}).",
             where=path,
             do="Keep one: wb_command -cifti-merge OUT.dlabel.nii -cifti FILE -column NUMBER.",
         )
@@ -174,7 +174,7 @@ def load_parcellation(path: Path) -> Atlas:
     present = np.unique(keys[keys != 0])
     unnamed = [int(key) for key in present if int(key) not in table]
     if unnamed or len(present) < 2:
-        problem = f"labels {some(map(str, unnamed))} have no name in its table."
+        problem = f"labels {abbreviated(map(str, unnamed))} have no name in its table."
         if not unnamed:
             problem = f"{len(present)} parcels; FC needs at least two."
         raise DataError(problem, where=path)
@@ -351,18 +351,18 @@ def _columns_of(
         order = np.argsort(here)
         at = np.searchsorted(here, places[labelled], sorter=order)
         at = order[np.minimum(at, len(here) - 1)]
-        there = here[at] == places[labelled]
-        columns.append(part.start + at[there])
-        rois.append(roi[there])
-    found = np.concatenate(rois)
-    n_found = len(np.unique(found))
+        matches = here[at] == places[labelled]
+        columns.append(part.start + at[matches])
+        rois.append(roi[matches])
+    present = np.concatenate(rois)
+    n_found = len(np.unique(present))
     if n_found < atlas.n_rois / 2:
         raise DataError(
             f"only {n_found} of {atlas.n_rois} parcels have a grayordinate in the series.",
             where=path,
             do="Is it a parcellation of another space? Both must be fsLR of one density.",
         )
-    return np.concatenate(columns), found, sizes
+    return np.concatenate(columns), present, sizes
 
 
 def _read_columns(path: Path, image: Any, columns: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fcforge.core.errors import DataError, at
-from fcforge.core.formatting import counted, some
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.imaging import cifti, denoise
 from fcforge.imaging import series as roi_series
 from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
@@ -227,7 +227,7 @@ def _joined(
     else:
         without_signal = roi_series.empty_rois(series)
     empty = tuple(np.flatnonzero(without_signal).tolist())
-    names = some([atlas.roi_names[i] for i in empty])
+    names = abbreviated([atlas.roi_names[i] for i in empty])
     warnings = [warning for run in runs for warning in run.warnings]
     if empty:
         warnings.append(f"{counted(len(empty), 'ROI')} without signal, FC 0 ({names})")
@@ -307,26 +307,26 @@ def _from_matrix(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """Extract the signal of each parcel of a dense CIFTI series."""
-    found = cifti.parcel_means(source.path, atlas, request.min_coverage)
+    means = cifti.parcel_means(source.path, atlas, request.min_coverage)
     header_tr = cifti.seconds_per_volume(source.path)
     tr = agreed_tr(header_tr, source.sidecar_tr, request.tr)
-    steady = found.good[request.drop :].T
+    steady = means.good[request.drop :].T
     rows = _evenly(len(steady), CARPET_VOXELS)
     quality = RunQuality(
-        tuple(atlas.roi_names[column] for column in found.rois[rows]),
-        roi_groups(atlas, found.rois[rows]),
-        tsnr=temporal_snr(steady, membership(found.rois, atlas.n_rois)),
+        tuple(atlas.roi_names[column] for column in means.rois[rows]),
+        roi_groups(atlas, means.rois[rows]),
+        tsnr=temporal_snr(steady, membership(means.rois, atlas.n_rois)),
         dvars=percent_dvars(steady),
     )
     if quality.tsnr is None:
         quality = replace(quality, dvars=None)
-    raw = found.series[request.drop :]
+    raw = means.series[request.drop :]
     series, report, quality = _denoised(raw, source, request, tr, quality)
-    warnings = _denoising_warnings(source, request, found.n_nan)
-    notes = {"NaNVoxels": found.n_nan, "VoxelsInROIs": found.n_inside}
+    warnings = _denoising_warnings(source, request, means.n_nan)
+    notes = {"NaNVoxels": means.n_nan, "VoxelsInROIs": means.n_inside}
     report = {**notes, **report}
     carpet = steady[rows]
-    coverage = found.coverage
+    coverage = means.coverage
     return Run(source, series, tr, coverage, None, carpet, report, warnings, quality)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from fcforge.core.console import say
 from fcforge.core.errors import DataError
 from fcforge.core.files import read_plain
-from fcforge.core.formatting import printable, some
+from fcforge.core.formatting import abbreviated, printable
 from fcforge.core.names import check_names
 from fcforge.imaging import cifti
 from fcforge.imaging.matrix_files import SUFFIXES
@@ -454,8 +454,8 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
         if assumed is not None:
             known = {**assumed, **entities(path.name)}
             if "sub" not in known:
-                do = "Name it sub-LABEL_..., the label of letters and digits alone."
-                raise DataError("its name names no subject.", where=path, do=do)
+                hint = "Name it sub-LABEL_..., the label of letters and digits alone."
+                raise DataError("its name names no subject.", where=path, do=hint)
             yield Source(path, files.kind, layout, known, files.motion_of(path))
 
 
@@ -532,13 +532,13 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
         ),
         (spaces, "no scan in MNI space, which FC needs; there is", TO_MNI),
     )
-    for alternatives, problem, do in reasons:
+    for alternatives, problem, hint in reasons:
         if alternatives:
             return DataError(
-                f"{problem}: {some(sorted(alternatives))}.", where=root, do=do
+                f"{problem}: {abbreviated(sorted(alternatives))}.", where=root, do=hint
             )
-    do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
-    return DataError("no scan and no time series found.", where=root, do=do)
+    hint = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
+    return DataError("no scan and no time series found.", where=root, do=hint)
 
 
 def _surfaces(root: Path, request: FCRequest) -> DataError | None:

@@ -63,8 +63,8 @@ class MemoryBudget:
             most = memory(self.most)
             setting = f"{MOST_GB_SETTING}={math.ceil(self.taken / 1e9)}"
             problem = f"would take {memory(self.taken)} of memory or more; the limit is {most} for one"
-            do = f"Is it the right file? If it is, raise the limit: {setting} in the environment."
-            raise DataError(f"{problem} file.", where=self.path, do=do)
+            hint = f"Is it the right file? If it is, raise the limit: {setting} in the environment."
+            raise DataError(f"{problem} file.", where=self.path, do=hint)
 
     def take_npy(self, stream: IO[bytes]) -> None:
         """Charge the array size stated in the header of an .npy, which numpy allocates before reading."""
@@ -120,12 +120,12 @@ def read_matrix_file(
         values = _pick(arrays, path, variable, customary)
         names = roi_names_in(arrays, values.shape[1] if values.ndim == 2 else 0)
     else:
-        do = f"Known: {', '.join(sorted(SUFFIXES))}."
-        raise DataError(f"unknown file type '{path.suffix}'.", where=path, do=do)
+        hint = f"Known: {', '.join(sorted(SUFFIXES))}."
+        raise DataError(f"unknown file type '{path.suffix}'.", where=path, do=hint)
     if values.ndim != 2 or values.dtype.kind not in "fiub" or values.size == 0:
         problem = f"holds an array of shape {values.shape} and type {values.dtype}, not a matrix."
-        do = "Give ROIs x ROIs (FC) or volumes x ROIs (time series)."
-        raise DataError(problem, where=path, do=do)
+        hint = "Give ROIs x ROIs (FC) or volumes x ROIs (time series)."
+        raise DataError(problem, where=path, do=hint)
     return values.astype(np.float64), names
 
 
@@ -171,11 +171,11 @@ def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
     except Exception as error:
         reason = str(error).strip() or type(error).__name__
         problem = f"cannot be read ({reason.splitlines()[0]})."
-        do = "The file is damaged or cut off; make it again."
+        hint = "The file is damaged or cut off; make it again."
         if "allow_pickle" in reason:
             problem = "holds pickled objects, which are not read (they can run code)."
-            do = "Save plain arrays."
-        raise DataError(problem, where=path, do=do) from error
+            hint = "Save plain arrays."
+        raise DataError(problem, where=path, do=hint) from error
 
 
 def _bytes(stream: IO[bytes], budget: MemoryBudget) -> bytes:

@@ -239,13 +239,16 @@ def read_matrices(out: Path, subject: str, atlas: Atlas, key: str) -> Matrices |
     path = matrices_path(out, bids_label(subject), atlas.name)
     try:
         with np.load(path, allow_pickle=False) as stored:
-            found = Matrices(stored["fc"], stored["before"])
+            matrices = Matrices(stored["fc"], stored["before"])
             same = str(stored["fingerprint"]) == key
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     n_edges = atlas.n_rois * (atlas.n_rois - 1) // 2
-    fits = found.fc.shape == (n_edges,) and found.before.shape in ((n_edges,), (0,))
-    return found if same and fits else None
+    fits = matrices.fc.shape == (n_edges,) and matrices.before.shape in (
+        (n_edges,),
+        (0,),
+    )
+    return matrices if same and fits else None
 
 
 def group_quality(

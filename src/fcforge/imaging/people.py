@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fcforge.core.console import say
 from fcforge.core.errors import DataError, FCForgeError, at
-from fcforge.core.formatting import some, whole
+from fcforge.core.formatting import abbreviated, whole
 from fcforge.core.names import check_names
 from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
@@ -101,9 +101,9 @@ def read_people(
             raise no_column("subject id", header, ID_COLUMNS)
         if "id" in columns:
             candidates = [ROLE_COLUMNS["id"]]
-        found = set(subjects)
+        ids = set(subjects)
         matches = [
-            len(found & under_ids_of(found, dict.fromkeys(_ids(table, name))).keys())
+            len(ids & under_ids_of(ids, dict.fromkeys(_ids(table, name))).keys())
             for name in candidates
         ]
         key = candidates[matches.index(max(matches))]
@@ -150,7 +150,7 @@ def _renamed(
     ]
 
 
-def under_ids_of(found: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
+def under_ids_of(ids: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
     """Return the same rows under the ids of the files, which may begin with zeros.
 
     Examples
@@ -158,7 +158,7 @@ def under_ids_of(found: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
     >>> list(under_ids_of(["0050952", "7", "007"], {"50952": {}, "7": {}, "a1": {}}))
     ['0050952', '7', 'a1']
     """
-    exact = set(found)
+    exact = set(ids)
     alike: dict[str, list[str]] = {}
     for subject in exact:
         alike.setdefault(subject.lstrip("0"), []).append(subject)
@@ -261,7 +261,8 @@ def by_reason(failed: Iterable[Sequence[str]]) -> list[str]:
     for subject, reason, *_ in failed:
         subjects_by_reason.setdefault(reason, []).append(subject)
     return [
-        f"{some(subjects)}: {reason}" for reason, subjects in subjects_by_reason.items()
+        f"{abbreviated(subjects)}: {reason}"
+        for reason, subjects in subjects_by_reason.items()
     ]
 
 

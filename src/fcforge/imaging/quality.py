@@ -160,7 +160,7 @@ def tissue_voxels(
     dict of str to ndarray of int
         Voxel indices into the Fortran-ordered volume by name of the tissue; empty without maps.
     """
-    found = {}
+    voxels = {}
     for label, name in TISSUES.items():
         path = _probability_map(source, label)
         if path is None:
@@ -174,8 +174,8 @@ def tissue_voxels(
         flat = np.flatnonzero(probable & ~inside)
         if len(flat):
             chosen = np.linspace(0, len(flat) - 1, min(TISSUE_ROWS, len(flat)))
-            found[name] = flat[chosen.astype(int)]
-    return found
+            voxels[name] = flat[chosen.astype(int)]
+    return voxels
 
 
 def _probability_map(source: Source, label: str) -> Path | None:

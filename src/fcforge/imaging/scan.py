@@ -190,11 +190,11 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
         or np.abs(labels - data).max() > 1e-3
         or labels.min() < 0
     ):
-        do = "Weighted maps: one per ROI in a 4D file. A probabilistic volume: make labels of it."
+        hint = "Weighted maps: one per ROI in a 4D file. A probabilistic volume: make labels of it."
         raise DataError(
             "labels must be whole numbers, 0 = outside; these are not.",
             where=path,
-            do=do,
+            do=hint,
         )
     return labels.astype(np.int32), np.asarray(image.affine, dtype=float)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fcforge.core.errors import DataError
-from fcforge.core.formatting import some
+from fcforge.core.formatting import abbreviated
 from fcforge.imaging import cifti
 from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
 from fcforge.imaging.matrix_files import read_matrix_file
@@ -122,14 +122,14 @@ def roi_places(names: Sequence[str], n: int, atlas: Atlas) -> np.ndarray:
             do="Name the right --atlas, or choose columns: --columns 1-116.",
         )
     if is_named(names) or (is_named(atlas.roi_names) and set(places) - {-1}):
-        strange = some(
+        strange = abbreviated(
             [name for name, i in zip(names, places, strict=True) if i < 0], 3
         )
         problem = f"its ROIs {strange} are not in atlas {atlas.name}"
         if -1 not in places:
             problem = "its header names a ROI twice"
         raise DataError(
-            f"{problem} ({some(atlas.roi_names, 3)}).",
+            f"{problem} ({abbreviated(atlas.roi_names, 3)}).",
             do="Name the atlas that the file is of: --atlas NAME, with --atlas-lut FILE for own names.",
         )
     return np.arange(n)
@@ -197,7 +197,7 @@ def checked_matrix(
     if np.isnan(inner).any():
         rois = [names[i] for i in np.flatnonzero(~empty)[np.isnan(inner).any(axis=1)]]
         raise DataError(
-            f"FC of ROI {some(rois, 3)} is missing with some ROIs only.",
+            f"FC of ROI {abbreviated(rois, 3)} is missing with some ROIs only.",
             do="Make it again; an ROI without signal has no FC with any.",
         )
     if np.abs(inner).max(initial=0) > 1 + 1e-3:
@@ -240,7 +240,7 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
     if affected.size:
         n_rois = series.shape[1]
         labels = names if len(names) == n_rois else range(1, n_rois + 1)
-        shown = some((labels[i] for i in affected), 3)
+        shown = abbreviated((labels[i] for i in affected), 3)
         volumes = int(missing[:, affected].any(axis=1).sum())
         raise DataError(
             f"ROI {shown}: NaN or infinite in {volumes} of {len(series)} volumes.",

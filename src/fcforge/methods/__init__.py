@@ -91,8 +91,8 @@ def _require_parts(
     """
     if method.models and spec.model.name not in method.models:
         works = f"method '{method.name}' works on model {' or '.join(method.models)}"
-        do = f"Set model = '{method.models[0]}'."
-        raise ConfigError(f"{works}, not '{spec.model.name}'.", where=where, do=do)
+        hint = f"Set model = '{method.models[0]}'."
+        raise ConfigError(f"{works}, not '{spec.model.name}'.", where=where, do=hint)
     generator_needs_public = False
     if spec.generator is not None:
         make_generator(spec.generator)  # a wrong name or setting shows before training
@@ -114,7 +114,7 @@ def _require_parts(
 
 
 def require_kind(
-    target: Target, able: Collection[str], what: str, where: str = ""
+    target: Target, able: Collection[str], part: str, where: str = ""
 ) -> None:
     """Raise `ConfigError` if a method, model or generator cannot learn a target.
 
@@ -123,14 +123,14 @@ def require_kind(
     target : Target
     able : collection of str
         Kinds of target that the part can learn.
-    what : str
+    part : str
         Name of the part, for the error message.
     where : str
         Name of the learner, for the error message.
     """
     if target.kind not in able:
         raise ConfigError(
-            f"{what} learns {' or '.join(able)}; the target is {target.name}, {target.kind}.",
+            f"{part} learns {' or '.join(able)}; the target is {target.name}, {target.kind}.",
             where=where,
             do="Leave it out, or change target or classes of [dataset]; a method that learns "
             "every kind is 'analytic'.",

@@ -79,8 +79,10 @@ class ReplayRidge(Rehearsal):
         rows = torch.cat([site.rows, memory.rows[slot]])
         x = site.bank.inputs(model)["edges"][rows].double()
         t = coded(site.y, model.n_outputs)
-        own = torch.ones_like(t[:, 0]) if site.weight is None else site.weight
-        n = len(t) if site.weight is None else float(own.sum())
+        weight_of_each = (
+            torch.ones_like(t[:, 0]) if site.weight is None else site.weight
+        )
+        n = len(t) if site.weight is None else float(weight_of_each.sum())
         target, mass = self.targets(memory, slot, n)
         if site.bank.weight is not None:
             weight = site.bank.weight[memory.rows[slot]]
@@ -89,7 +91,7 @@ class ReplayRidge(Rehearsal):
             else:
                 mass = weigh_subjects(mass, weight, memory.site[slot])
         target = torch.cat([t, target])
-        mass = torch.cat([own, mass])
+        mass = torch.cat([weight_of_each, mass])
         dual = dual_ridge(x @ x.T, target, mass, self.penalty * x.shape[1])
         weight = x.T @ dual.coefficient
         return lane._replace(params=linear_head(weight, dual.bias, model.n_outputs))

@@ -270,14 +270,14 @@ class TorchModule(OneLaneModel):
             `train` and `key` as in `apply`.
         """
         given = {k: v.clone() for k, v in inputs.items()}
-        do = f"It is called with inputs = '{self.inputs}'."
+        hint = f"It is called with inputs = '{self.inputs}'."
         try:
             logits, embedding, stats = self.apply(
                 params, self.init_stats(), given, **mode
             )
         except Exception as error:
             problem = f"forward fails on FC of {self.n_rois} ROIs ({type(error).__name__}: {error})."
-            raise self._fault(problem, do) from error
+            raise self._fault(problem, hint) from error
         subjects = len(next(iter(inputs.values())))
         right = (subjects, self.n_outputs)
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else None

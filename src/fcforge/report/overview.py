@@ -94,8 +94,8 @@ def write_pages(
     """
     root = Path(folder)
     if not root.is_dir():
-        do = "Give an existing folder to search."
-        raise FCForgeError("There is no such folder.", where=root, do=do)
+        hint = "Give an existing folder to search."
+        raise FCForgeError("There is no such folder.", where=root, do=hint)
     target = Path(out) if out is not None else root / "pages"
     kinds = page_kinds()
     items = find_items(root, kinds)

@@ -112,7 +112,7 @@ class RunNumbers:
 
 def run_numbers(results: RunResults, about: RunInfo) -> RunNumbers:
     """Compute the numbers of a run's page."""
-    with_references = with_majority(results, own=True)
+    with_references = with_majority(results, per_site=True)
     rows = results_rows(with_references, keeps=about.keeps, n_draws=about.n_draws)
     finite_runs = by_learner([run for run in with_references if finite(run)])
     groups = {row.learner: finite_runs[row.learner] for row in rows if row.n_runs}

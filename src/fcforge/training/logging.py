@@ -63,17 +63,21 @@ class Recorder(NoRecorder):
         self._rows = stack(rows)
         self._quality_name = ERROR if bank.y.is_floating_point() else ACCURACY
 
-        def quality(own: Learner, lane: Lane, rows: Tensor) -> Tensor:
+        def quality(lane_learner: Learner, lane: Lane, rows: Tensor) -> Tensor:
             """Return one lane's accuracy, or squared error, on its training subjects `rows`."""
             y = bank.y[rows]
-            logits = own.method.logits(own.model, lane, gather(inputs, rows))
+            logits = lane_learner.method.logits(
+                lane_learner.model, lane, gather(inputs, rows)
+            )
             if y.is_floating_point():
                 return label_loss(logits, y)
             return (logits.argmax(-1) == y).float().mean()
 
-        def observations(own: Learner, before: Lane, lane: Lane) -> dict[str, Tensor]:
+        def observations(
+            lane_learner: Learner, before: Lane, lane: Lane
+        ) -> dict[str, Tensor]:
             """Return what one lane's method wants to log after its `begin_epoch`."""
-            return own.method.observations(before, lane)
+            return lane_learner.method.observations(before, lane)
 
         self._quality = lift_learner(quality, learner, jobs)
         self._observations = lift_learner(observations, learner, jobs)

@@ -202,13 +202,15 @@ def lifted_steps(
         "logged": logged,
     }
 
-    def begin_one(own: Learner, lane: Lane, key: Tensor) -> tuple[Lane]:
+    def begin_one(lane_learner: Learner, lane: Lane, key: Tensor) -> tuple[Lane]:
         """Call `begin_epoch` of one lane's method."""
-        return (own.method.begin_epoch(own.model, lane, inputs, key),)
+        return (lane_learner.method.begin_epoch(lane_learner.model, lane, inputs, key),)
 
-    def one_step(own: Learner, *args: Any) -> tuple[Lane, Adam, Params]:
+    def one_step(lane_learner: Learner, *args: Any) -> tuple[Lane, Adam, Params]:
         """Take a training step of one lane."""
-        step = make_step(own, training, inputs, bank.y, weight=bank.weight, **settings)
+        step = make_step(
+            lane_learner, training, inputs, bank.y, weight=bank.weight, **settings
+        )
         return step(*args)
 
     begin_epoch = lift_learner(begin_one, learner, jobs)

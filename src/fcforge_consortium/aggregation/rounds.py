@@ -167,8 +167,8 @@ def seal(
             sealed[aggregator.name] = SUITE.encrypt(words.tobytes(), public, context)
         except ValueError as error:  # a point of small order
             message = f"the encryption key of aggregator '{aggregator.name}' is weak ({error})."
-            do = "Contribute nothing; ask the maker of the base model."
-            raise ExchangeError(message, do=do) from error
+            hint = "Contribute nothing; ask the maker of the base model."
+            raise ExchangeError(message, do=hint) from error
     return sealed
 
 
@@ -334,8 +334,10 @@ def _two_aggregators(exchange: "Exchange", key: Signer) -> list[Aggregator]:
         exchange.root.policy.aggregators, key=lambda aggregator: aggregator.name
     )
     if len(aggregators) != 2:
-        do = "Leave out --round, or ask the maker of the base model to name two aggregators."
-        raise ConfigError("the policy of this base model names no aggregators.", do=do)
+        hint = "Leave out --round, or ask the maker of the base model to name two aggregators."
+        raise ConfigError(
+            "the policy of this base model names no aggregators.", do=hint
+        )
     if not exchange.root.key:
         raise ExchangeError(
             "the base model is not signed: whoever handed it on could have named other "
@@ -343,8 +345,8 @@ def _two_aggregators(exchange: "Exchange", key: Signer) -> list[Aggregator]:
             do="Ask its maker for a signed one (`fcforge consortium base-model --sign KEY`).",
         )
     if key is None:
-        do = "Sign with --sign KEY; `fcforge consortium keys new KEY` makes one."
-        raise ConfigError("a contribution to a round must be signed.", do=do)
+        hint = "Sign with --sign KEY; `fcforge consortium keys new KEY` makes one."
+        raise ConfigError("a contribution to a round must be signed.", do=hint)
     return aggregators
 
 
@@ -518,13 +520,15 @@ def _check_closing(
         If the record does not fit the policy, its notices or their budgets.
     """
     names = [member.site for member in closing.hospitals]
-    few = f"is of {len(names)} hospitals; the policy asks for {policy.fewest_hospitals}"
+    too_few = (
+        f"is of {len(names)} hospitals; the policy asks for {policy.fewest_hospitals}"
+    )
     key = _aggregator_keys(policy).get(closing.site)
     refuse(
         {
             "is not by the aggregator's key in the policy": closing.key != key,
             "names a hospital twice, or not in order": names != sorted(set(names)),
-            few: len(names) < policy.fewest_hospitals,
+            too_few: len(names) < policy.fewest_hospitals,
         }
     )
     left = []

@@ -135,8 +135,10 @@ class ContributionSpace:
     def arrays(self) -> dict[str, Array]:
         """Return all arrays by name, those of the base model included; settings are not."""
         settings = {"shrink", *FIELD_SETTINGS}
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "base"}
-        named = {**self.base.arrays(), **own}
+        arrays = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name != "base"
+        }
+        named = {**self.base.arrays(), **arrays}
         return {k: np.asarray(v) for k, v in named.items() if k not in settings}
 
     @property

@@ -248,11 +248,11 @@ def shared_spread(space: ContributionSpace, weights: Array, others: Array) -> fl
 
 def agreement(space: ContributionSpace, weights: Array) -> float:
     """Return the correlation of a model's scores with the base model's, over public subjects."""
-    own = spread(space, weights)
+    scores = spread(space, weights)
     base = spread(space, space.base.weight)
-    if not own or not base:
+    if not scores or not base:
         return 0.0
-    return shared_spread(space, weights, space.base.weight) / (own * base) ** 0.5
+    return shared_spread(space, weights, space.base.weight) / (scores * base) ** 0.5
 
 
 def on_features(space: ContributionSpace, model: LinearModel) -> LinearModel:

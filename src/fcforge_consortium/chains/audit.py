@@ -59,11 +59,11 @@ def audit_chain(chain: Chain, asked: AuditTarget) -> AuditResult:
     rows: list[AuditRow] = []
     for name, evidence in evidence_of.items():
         rows += study.summarise(name, [evidence], member, asked.plan)
-    own = chain.steps[place]
+    step = chain.steps[place]
     last = chain.steps[-1]
     about: dict[str, Any] = {
         "what": f"the chain up to the {last.title}",
-        "parents": tuple(dict.fromkeys((own.id, last.id))),
+        "parents": tuple(dict.fromkeys((step.id, last.id))),
         "site": asked.site,
         **study.about_people(who, member, replace(asked.plan, worlds=1)),
         "not_attacked": [f"state {key}" for key in left],
@@ -126,8 +126,8 @@ def _outsiders(site: Site, asked: AuditTarget) -> tuple[FCBatch, FCBatch]:
         if len(site.test):
             return site.test, both
     if not len(both):
-        what = "the chain learned everybody, so that nobody is left to compare with."
-        raise DataError(what, do="Give people outside the study with --reference.")
+        message = "the chain learned everybody, so that nobody is left to compare with."
+        raise DataError(message, do="Give people outside the study with --reference.")
     rng = numpy_rng(asked.plan.seed, "audit reference")
     mask = torch.from_numpy(study.stratified(both.y.numpy(), 0.5, rng))
     return both.select(~mask), both.select(mask)
@@ -147,18 +147,18 @@ def _evidence(
         UNTRAINED: study.synthetic(strangers, who.reference, y, plan.seed, UNTRAINED),
         "synthetic subjects": subjects,
     }
-    found = {}
+    evidence = {}
     for name, batch in released.items():
         if len(batch) >= FEWEST:
-            found[name] = study.attack_records(who, batch)
+            evidence[name] = study.attack_records(who, batch)
     odds = torch.from_numpy(chain.calibrated(who.batch.fc.numpy(), {}))
     right = torch.where(who.batch.y == 1, odds, -odds)
     # the loss is lower for who was trained on
-    found["network"] = Evidence({"loss": F.logsigmoid(right).numpy()})
+    evidence["network"] = Evidence({"loss": F.logsigmoid(right).numpy()})
     state, left = state_scores(chain, who)
     if state:
-        found["method state"] = Evidence(state)
-    return found, left
+        evidence["method state"] = Evidence(state)
+    return evidence, left
 
 
 def state_scores(
@@ -175,16 +175,16 @@ def state_scores(
     if isinstance(learner.method, Analytic):
         rows = moment_rows(learner.model, inputs, who.batch.y)
     n_edges = who.x.shape[1]
-    found: dict[str, np.ndarray] = {}
+    scores: dict[str, np.ndarray] = {}
     left = []
     for key, value in sorted(named(chain.state.lane.state).items()):
         array = value.double().numpy()
         wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
         if rows is not None and array.ndim == 2 and array.shape[-1] == rows.shape[1]:
-            found[f"leverage in {key}"] = attacks.leverage(rows.numpy(), array)
+            scores[f"leverage in {key}"] = attacks.leverage(rows.numpy(), array)
         elif wide and array.std() > 0:
             flat = array.reshape(-1, n_edges)
-            found[f"alignment with {key}"] = attacks.alignment(who.x, flat, who.ref_x)
+            scores[f"alignment with {key}"] = attacks.alignment(who.x, flat, who.ref_x)
         else:
             left.append(key)
-    return found, left
+    return scores, left

@@ -26,11 +26,11 @@ from fcforge.data.splits import split_site
 from fcforge.evaluation import explanation
 from fcforge.evaluation.attribution import ScoredModel
 from fcforge.experiments import config
-from fcforge.experiments.site_training import Tick
 from fcforge.methods import scorer_of
 from fcforge.methods.base import Learner
 from fcforge.nn.resources import one_thread
 from fcforge.training.evaluation import class_scores
+from fcforge.training.loop import Tick
 from fcforge_consortium.base_model.quality import quality, require_labels
 from fcforge_consortium.chains.settings import ChainSettings, first_settings
 from fcforge_consortium.chains.state import State, empty_state, read_state
@@ -250,11 +250,11 @@ class Chain(Model):
 
     def split(self, people: Cohort, site: str) -> Site:
         """Split a hospital's people as its step trains and tests on them."""
-        own = self.settings
+        settings = self.settings
         asked = Conditions(
-            test_fraction=own.test_fraction, val_fraction=own.val_fraction
+            test_fraction=settings.test_fraction, val_fraction=settings.val_fraction
         )
-        return split_site(people, site, own.seed, asked)
+        return split_site(people, site, settings.seed, asked)
 
     def _checked(
         self, site: Site, accept: Sequence[str]
@@ -413,16 +413,16 @@ class Chain(Model):
 
     def parameters(self) -> Mapping[str, Any]:
         """Return the parameters of a `ConsortiumClassifier` that continues the chain."""
-        own = self.settings
-        training = asdict(own.training)
+        settings = self.settings
+        training = asdict(settings.training)
         names = ("epochs", "batch_size", "lr")
         parameters: dict[str, Any] = {name: training.pop(name) for name in names}
         for name in ("method", "model", "generator"):
-            part = getattr(own.learner, name)
+            part = getattr(settings.learner, name)
             parameters[name] = part.name if part else None
             parameters[f"{name}_params"] = dict(part.params) if part else None
         for name in ("seed", "held_out", "calibrate", "val_fraction"):
-            parameters[name] = getattr(own, name)
+            parameters[name] = getattr(settings, name)
         return {**parameters, "training": training}
 
 
@@ -440,6 +440,6 @@ def chain_of(exchange: Exchange) -> Chain:
     """Return the model of a file with a chain; raise `ConfigError` for a base model."""
     model = exchange.model
     if not isinstance(model, Chain):
-        do = "Use `fcforge consortium contribute`, or name a file with a chain."
-        raise ConfigError("this file holds a base model, not a chain.", do=do)
+        hint = "Use `fcforge consortium contribute`, or name a file with a chain."
+        raise ConfigError("this file holds a base model, not a chain.", do=hint)
     return model

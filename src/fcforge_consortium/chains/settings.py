@@ -179,8 +179,8 @@ def first_settings(
     """
     names = {spec.title: spec for spec in experiment.learners}
     if title is None and len(names) > 1:
-        do = f"Choose one with --learner: {', '.join(names)}."
-        raise ConfigError(f"the config has {len(names)} learners.", do=do)
+        hint = f"Choose one with --learner: {', '.join(names)}."
+        raise ConfigError(f"the config has {len(names)} learners.", do=hint)
     learner = look_up("learner", title or next(iter(names)), names)
     if experiment.leaks.active():
         raise ConfigError("a chain is never made with a leak on.", do="Remove [leaks].")

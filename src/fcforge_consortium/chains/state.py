@@ -119,7 +119,7 @@ def read_state(
     data: bytes,
     settings: ChainSettings,
     n_sites: int,
-    what: str,
+    record: str,
     target: Target = TWO_CLASSES,
 ) -> State:
     """Return the state in a payload; raise `ExchangeError` unless every array is as declared.
@@ -131,12 +131,12 @@ def read_state(
     settings : ChainSettings
     n_sites : int
         Sites that the chain has learned.
-    what : str
+    record : str
         Name of the record, for error messages.
     target : Target
     """
     arrays: dict[str, Tensor] = {}
-    for name, value in load_arrays(data, what).items():
+    for name, value in load_arrays(data, record).items():
         arrays[name] = torch.from_numpy(np.array(value))
     learner = settings.build(target)
     sizes = {part: arrays.get(f"{part}/y", NOBODY).numel() for part in PARTS}
@@ -183,16 +183,16 @@ def _declared(
     for key in rows:  # places among the subjects that travel, or -1
         low = max(state[key].low, -1)
         state[key] = state[key]._replace(low=low, high=sizes[REMEMBERED] - 1)
-    found = alike(lane.named()) | {f"state/{key}": one for key, one in state.items()}
+    declared = alike(lane.named()) | {f"state/{key}": one for key, one in state.items()}
     n_edges = model.n_rois * (model.n_rois - 1) // 2
     y = Declared((0,), low=-1, high=1)
     if target.classes:
         y = Declared((0,), torch.int64, low=0, high=len(target.classes) - 1)
     for part, n in sizes.items():
-        found[f"{part}/upper"] = Declared((n, n_edges), low=-1, high=1)
-        found[f"{part}/y"] = y._replace(shape=(n,))
-        found[f"{part}/site"] = Declared((n,), torch.int64, low=0, high=n_sites - 1)
-    return found
+        declared[f"{part}/upper"] = Declared((n, n_edges), low=-1, high=1)
+        declared[f"{part}/y"] = y._replace(shape=(n,))
+        declared[f"{part}/site"] = Declared((n,), torch.int64, low=0, high=n_sites - 1)
+    return declared
 
 
 def _require_answers(learner: Learner, lane: Lane) -> None:
@@ -203,8 +203,8 @@ def _require_answers(learner: Learner, lane: Lane) -> None:
             eye = torch.eye(model.n_rois).expand(2, -1, -1)
             logits = learner.method.logits(model, lane, model.prepare(eye))
     except MISFIT as error:
-        what = f"the network does not work ({type(error).__name__})."
-        raise ExchangeError(what) from error
+        message = f"the network does not work ({type(error).__name__})."
+        raise ExchangeError(message) from error
     wanted = (2, model.n_outputs)
     if logits.shape != wanted or not bool(torch.isfinite(logits).all()):
         raise ExchangeError("the network does not give finite scores of each subject.")

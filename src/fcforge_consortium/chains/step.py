@@ -103,9 +103,11 @@ class SiteStep:
         if not n:
             return before
         learned = self.site.learning(with_val=settings.learns_val)
-        own = settings.learner.generator
+        replayed = settings.learner.generator
         named = settings.held_out_generator
-        generator = make_generator(own if own and own.name == named.name else named)
+        generator = make_generator(
+            replayed if replayed and replayed.name == named.name else named
+        )
         names = (settings.seed, "generator", self.site.name)
         state = cache.fit_cached(generator, learned, names, None)
         y = generator.diagnoses(state, learned.y, n)
@@ -127,14 +129,14 @@ class SiteStep:
             batch = held_out.of_site(place)
             if len(batch):
                 synthetic[name] = round(self._accuracy(lane, batch), 4)
-        own = None
+        on_test = None
         if len(self.site.test) and self.target.classes:
             tested = (counts.test.controls, counts.test.patients)
-            own = published_share(self._accuracy(lane, self.site.test), tested)
+            on_test = published_share(self._accuracy(lane, self.site.test), tested)
         return {
             "counts": counts,
             "held_out": synthetic,
-            "own_test": own,
+            "own_test": on_test,
             "temperature": self._temperature(lane),
             "reference": self._limits(held_out),
         }

@@ -159,9 +159,9 @@ def threshold(request: requests.ThresholdRequest) -> None:
     """Fit the hospital's own threshold for a file; nothing leaves the hospital."""
     from fcforge_consortium.operations.threshold import fit_threshold
 
-    own = fit_threshold(request)
-    shared = f"{own.slope:.3f} x the model's log odds"
-    print(f"own log odds = {own.intercept:.3f} + {shared}")
+    fitted = fit_threshold(request)
+    shared = f"{fitted.slope:.3f} x the model's log odds"
+    print(f"own log odds = {fitted.intercept:.3f} + {shared}")
 
 
 @takes
@@ -201,16 +201,16 @@ def predict(request: requests.PredictRequest) -> int:
     from fcforge_consortium.report.terminal import prediction_text
 
     if request.atlas and request.explain is None:
-        what = "--atlas was given without --explain."
-        raise ConfigError(what, do="Give both or neither.")
+        message = "--atlas was given without --explain."
+        raise ConfigError(message, do="Give both or neither.")
     opened = open_exchange(request.file, Trust.asked(request))
-    own = None
+    threshold = None
     if request.ledger is not None:
-        own = Ledger.read(request.ledger).require_threshold()
-        for note in own.stale(opened.id):
+        threshold = Ledger.read(request.ledger).require_threshold()
+        for note in threshold.stale(opened.id):
             say(note, style="yellow")
     with at_work("predicting"):
-        rows = prediction.predict(opened, request.scans, request.kind, own)
+        rows = prediction.predict(opened, request.scans, request.kind, threshold)
     say(prediction_text(rows))
     written = prediction.as_json if request.as_json else prediction.as_csv
     _print_or_write(written(rows, opened).rstrip(), request.out)
@@ -280,8 +280,8 @@ def inspect(request: requests.InspectRequest) -> None:
             require_trusted(single, trust)
         text = records_text(single)
     if request.html is not None:
-        what = "only a whole consortium file has a page; this is a share, or single records."
-        raise ConfigError(what, where=request.file, do="Leave out --html.")
+        message = "only a whole consortium file has a page; this is a share, or single records."
+        raise ConfigError(message, where=request.file, do="Leave out --html.")
     if request.as_json:
         text = json_text([record.model_dump() for record in single])
     print(text)

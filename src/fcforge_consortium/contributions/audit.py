@@ -73,9 +73,9 @@ class Trial:
         plan: AuditPlan,
     ) -> None:
         if len(y) < MIN_PEOPLE:
-            what = f"{len(y)} people are too few to audit a contribution."
-            do = f"Use at least {MIN_PEOPLE} people; estimates are reliable from about 100."
-            raise DataError(what, do=do)
+            message = f"{len(y)} people are too few to audit a contribution."
+            hint = f"Use at least {MIN_PEOPLE} people; estimates are reliable from about 100."
+            raise DataError(message, do=hint)
         rng = numpy_rng(plan.seed, "audit reference")
         mask = stratified(y, plan.reference, rng)
         x = start.base.standardise(features[~mask])

@@ -208,16 +208,16 @@ class ContributionModel(Model):
         """Sum of all contributions and rounds."""
         return Total.of(self.given, self.size)
 
-    def beta(self, own: Any = 0) -> np.ndarray:
+    def beta(self, local: Any = 0) -> np.ndarray:
         """Return the step from the base model.
 
         Parameters
         ----------
-        own : ndarray of shape (n, m), or 0
+        local : ndarray of shape (n, m), or 0
             Numbers to leave out of the sum, one row per step to return.
         """
         total = self.total
-        sums = total.numbers.astype(np.float64) - own
+        sums = total.numbers.astype(np.float64) - local
         return self._step(sums, total.variance, total.contributions)
 
     def beta_without(self, name: str) -> np.ndarray:
@@ -246,19 +246,19 @@ class ContributionModel(Model):
         """
         return vector.solve(self.start.space, sums, float(variance), contributions)
 
-    def odds_without(self, x: np.ndarray, own: np.ndarray) -> np.ndarray:
+    def odds_without(self, x: np.ndarray, local: np.ndarray) -> np.ndarray:
         """Return the log odds (n,) of people by the model without their own contributions.
 
         Parameters
         ----------
         x : ndarray of shape (n, p)
             Features, confounds removed.
-        own : ndarray of shape (n, m)
+        local : ndarray of shape (n, m)
             Numbers that each person added to the sum.
         """
         space = self.start.space
         z = space.base.standardise(x)
-        moved = (space.coordinates(z) * self.beta(own=own)).sum(1)
+        moved = (space.coordinates(z) * self.beta(local=local)).sum(1)
         return (space.base.score(z) + moved) / self.temperature
 
     @cached_property
@@ -361,8 +361,8 @@ class ContributionModel(Model):
             Ignored: contributions contain no subjects.
         """
         if key is not None:
-            what = "a contribution is signed when it is made."
-            raise ConfigError(what, do="Use `fcforge consortium contribute --sign`.")
+            message = "a contribution is signed when it is made."
+            raise ConfigError(message, do="Use `fcforge consortium contribute --sign`.")
         return self.exchange
 
     def parameters(self) -> Mapping[str, Any]:
@@ -465,11 +465,11 @@ class ContributionModel(Model):
         """
         values = {}
         for name in self._names:
-            own = [given for given in self.given if given.name == name]
-            total = Total.of(own, self.size)
+            contributions = [given for given in self.given if given.name == name]
+            total = Total.of(contributions, self.size)
             sums = total.numbers.astype(np.float64)
             values[name] = self._agreement_of(
-                self._step(sums, total.variance, len(own))
+                self._step(sums, total.variance, len(contributions))
             )
         return values
 
@@ -553,8 +553,8 @@ def contributions_of(exchange: Exchange) -> ContributionModel:
     """Return the model of a file with a base model; raise `ConfigError` for a chain."""
     model = exchange.model
     if not isinstance(model, ContributionModel):
-        do = (
+        hint = (
             "Use `fcforge consortium chain continue`, or name a file with a base model."
         )
-        raise ConfigError("this file holds a chain, not a base model.", do=do)
+        raise ConfigError("this file holds a chain, not a base model.", do=hint)
     return model

@@ -136,9 +136,9 @@ def _answers(
     target = exchange.root.policy.target
     predicted = answers_of(target, scores.odds)
     names = _answer_names(target)
-    own = np.full(len(predicted), np.nan)
+    local = np.full(len(predicted), np.nan)
     if threshold is not None:
-        own = probability(threshold.odds(scores.odds))
+        local = probability(threshold.odds(scores.odds))
     rows = []
     for i, scan in enumerate(scans):
         values = [_rounded(value) for value in np.atleast_1d(predicted[i])]
@@ -153,7 +153,7 @@ def _answers(
             probability=None if names else values[0],
             strangeness=strange,
             note=why or _outside_limits(target, predicted[i]),
-            own=_rounded(own[i]),
+            own=_rounded(local[i]),
             answers=dict(zip(names, values, strict=False)),
         )
         rows.append(row)
@@ -205,8 +205,13 @@ def as_csv(rows: Sequence[Prediction], exchange: Exchange) -> str:
     exchange : Exchange
     """
     named = [{"own_probability": row.own, **row.to_json()} for row in rows]
-    own = ["own_probability"] if any(row.own is not None for row in rows) else []
-    answers = _answer_names(exchange.root.policy.target) or ("probability", *own)
+    local_columns = (
+        ["own_probability"] if any(row.own is not None for row in rows) else []
+    )
+    answers = _answer_names(exchange.root.policy.target) or (
+        "probability",
+        *local_columns,
+    )
     names = ["subject", "status", *answers, "strangeness", "note"]
     table = pd.DataFrame(named, columns=names)
     table["sites_learned"] = " ".join(exchange.model.sites)
@@ -371,8 +376,8 @@ def _summary(
     finite = [np.isfinite(odds).reshape(len(cohort), -1) for odds in rows.values()]
     scored = np.concatenate(finite, 1).all(1)
     if not scored.any():
-        do = "`fcforge consortium predict` shows the reason for each scan."
-        raise DataError("the model abstains from all of these people.", do=do)
+        hint = "`fcforge consortium predict` shows the reason for each scan."
+        raise DataError("the model abstains from all of these people.", do=hint)
     kept = cohort.select(scored)
     metrics = {title: _metrics(kept, odds[scored]) for title, odds in rows.items()}
     counts = np.bincount(kept.y).tolist() if cohort.target.classes else []

@@ -361,8 +361,8 @@ def own_threshold(
     for entry in ledger.entries:
         if entry.commitment in counted:
             times[same_people(who, entry.people)] += 1
-    own = times * vector.contribution_rows(model.start.space, x, people.y)
-    intercept, slope = fit_line(model.odds_without(x, own), people.y)
+    local = times * vector.contribution_rows(model.start.space, x, people.y)
+    intercept, slope = fit_line(model.odds_without(x, local), people.y)
     return Threshold(
         intercept=round(intercept, 6),
         slope=round(slope, 6),

@@ -393,8 +393,8 @@ class Journal:
             self._handle = os.open(self.path, flags, 0o600)
         except OSError as error:
             message = f"cannot be opened ({error.strerror})."
-            do = "Name another file."
-            raise DataError(message, where=self.path, do=do) from error
+            hint = "Name another file."
+            raise DataError(message, where=self.path, do=hint) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -515,8 +515,8 @@ def head_of(before: str, content: bytes) -> str:
 
 def in_use(path: Path) -> DataError:
     """Return the error of a file that another process has locked."""
-    do = "Wait until that process has finished, then run the same command again."
-    return DataError("is in use by another fcforge.", where=path, do=do)
+    hint = "Wait until that process has finished, then run the same command again."
+    return DataError("is in use by another fcforge.", where=path, do=hint)
 
 
 def _write_hidden(place: Placed, data: bytes) -> None:

@@ -110,8 +110,8 @@ class KnownLedgers:
 
     def _read(self) -> _Listed:
         """Return the content of the list; raise `ExchangeError` unless the key signed it."""
-        do = "Restore your backup of it; it lies beside the key."
-        with at(self.path, do=do):
+        hint = "Restore your backup of it; it lies beside the key."
+        with at(self.path, do=hint):
             data = read_plain(self.path, MAX_BYTES, ExchangeError)
             content, _, signature = data.partition(b"\n")
             shown = signature.decode("ascii", "replace").rstrip("\n")

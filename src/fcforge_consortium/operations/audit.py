@@ -39,8 +39,8 @@ def audit_file(request: AuditRequest) -> AuditResult:
         request.out.mkdir(parents=True, exist_ok=True)
     opened = exchange.open_exchange(request.file, Trust.asked(request))
     if request.reference is not None and opened.root.kind != "chain":
-        what = "--reference is for a chain; this file holds contributions."
-        raise ConfigError(what, do="Leave it out.")
+        message = "--reference is for a chain; this file holds contributions."
+        raise ConfigError(message, do="Leave it out.")
     site = site_name(request.site)
     target = AuditTarget(
         site=site,

@@ -83,8 +83,8 @@ def require_plan_in_policy(plan: records.Plan, policy: Policy) -> None:
     policy : Policy
     """
     if plan.epsilon is None and not policy.exact_allowed:
-        what = "--exact plans exact sums, which policy.exact_allowed=false refuses."
-        raise ConfigError(what, do="Leave one of them out.")
+        message = "--exact plans exact sums, which policy.exact_allowed=false refuses."
+        raise ConfigError(message, do="Leave one of them out.")
     if plan.epsilon is not None and plan.epsilon > policy.max_epsilon:
         raise ConfigError(
             f"--epsilon {plan.epsilon:g} is above the policy's largest epsilon "

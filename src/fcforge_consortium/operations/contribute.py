@@ -55,8 +55,8 @@ def contribute(
     with at(request.state):
         model = contributions_of(before)
     for aggregator in before.root.policy.aggregators:
-        what = f"the card of aggregator '{aggregator.name}' in the base model"
-        trust.keyring.require_valid(aggregator.key, what, aggregator.name)
+        message = f"the card of aggregator '{aggregator.name}' in the base model"
+        trust.keyring.require_valid(aggregator.key, message, aggregator.name)
     before.require_same_signing(key is not None)
     people = people_for(before, request, request.site)
     agree(before)

@@ -74,8 +74,8 @@ def play_round(place: Path, n_rois: int = 40) -> DemoRound:
     DemoRound
     """
     if place.exists():
-        do = "Remove it to play another round, or choose another folder."
-        raise FCForgeError("the folder exists.", where=place, do=do)
+        hint = "Remove it to play another round, or choose another folder."
+        raise FCForgeError("the folder exists.", where=place, do=hint)
     everybody = simulate("hard", n_rois=n_rois, n_sites=HOSPITALS + PUBLIC_SITES)
     names = everybody.site_names[:HOSPITALS]
     others = everybody.select_sites(everybody.site_names[HOSPITALS:])

@@ -19,7 +19,7 @@ def no_report(text: Any) -> None:
     """Ignore a message."""
 
 
-def no_tick(done: int, total: int, what: str) -> None:
+def no_tick(done: int, total: int, current: str) -> None:
     """Ignore the progress of a step."""
 
 

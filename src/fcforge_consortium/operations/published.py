@@ -77,7 +77,7 @@ def published_people(name: str) -> Path:
     place = cache_folder() / f"{source.data}.npz"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        do = (
+        hint = (
             "Connect to the internet and run the same command again: everything fetched so far "
             f"is kept. Or run `fcforge consortium base-model --public {name}` where there is a "
             f"network, and copy {name}.fcx and {place.name} from its cache folder into "
@@ -87,9 +87,9 @@ def published_people(name: str) -> Path:
             try:
                 different = rebuild(source.data, part)
             except DownloadError as error:
-                raise DataError(error.what, where=name, do=do) from error
+                raise DataError(error.what, where=name, do=hint) from error
             if different:
-                raise DataError("; ".join(different) + ".", where=name, do=do)
+                raise DataError("; ".join(different) + ".", where=name, do=hint)
     everybody = load_folder(place)
     people = without_duplicates(everybody)[0].content_sha256()
     _require_published(name, people, everybody.subject_id.tolist(), place)
@@ -115,12 +115,14 @@ def _require_published(name: str, people: str, ids: Sequence[str], place: Path) 
     if not source.people:
         same = subjects_sha256(ids) == PUBLISHED[source.data].subjects_sha256
     if not same:
-        what = f"its people are not those of '{name}' as published (SHA-256 {people})."
-        do = (
+        message = (
+            f"its people are not those of '{name}' as published (SHA-256 {people})."
+        )
+        hint = (
             "Remove it to fetch it again, or use it as your own: "
             "`fcforge consortium base-model --data`."
         )
-        raise DataError(what, where=place, do=do)
+        raise DataError(message, where=place, do=hint)
 
 
 def published_base_model(
@@ -141,8 +143,8 @@ def published_base_model(
         opened = exchange.open_exchange(place)
         root = opened.root
         if opened.records or root.kind != "base_model" or root.policy != POLICY:
-            what = f"is not a base model alone with the policy of '{name}'."
-            raise DataError(what, where=place, do="Remove it to make it again.")
+            message = f"is not a base model alone with the policy of '{name}'."
+            raise DataError(message, where=place, do="Remove it to make it again.")
         ids = [*root.ids, *root.left_out]
         _require_published(name, root.people_sha256, ids, place)
     else:
@@ -153,7 +155,7 @@ def published_base_model(
     if not source.arrays:
         warn(f"no SHA-256 of '{name}' is published: {one_file}")
     elif opened.root.payload != source.arrays:
-        what = f"the arrays of '{name}' are not, bit by bit, the published ones"
+        message = f"the arrays of '{name}' are not, bit by bit, the published ones"
         why = f"as on another processor, or where somebody put others into {place}"
-        warn(f"{what}, {why}: {one_file}")
+        warn(f"{message}, {why}: {one_file}")
     return place

@@ -164,6 +164,6 @@ def _known_records(
                 title = f"contribution {entry.number} of '{entry.site}'"
                 titles[entry.commitment] = title
     if not titles:
-        what = "the ledger has no entry about this file or its base model."
-        raise ExchangeError(what, where=path)
+        message = "the ledger has no entry about this file or its base model."
+        raise ExchangeError(message, where=path)
     return titles, {id_ for withdrawal in withdrawals for id_ in withdrawal.gone}

@@ -286,9 +286,9 @@ def write(data: bytes, out: str | Path) -> Path:
     try:
         write_bytes(out, data, private=True)
     except OSError as error:
-        do = f"It needs {len(data) / 1e6:.1f} MB; make room and run the same command again."
+        hint = f"It needs {len(data) / 1e6:.1f} MB; make room and run the same command again."
         message = f"cannot be written ({error.strerror})."
-        raise ExchangeError(message, where=out, do=do) from error
+        raise ExchangeError(message, where=out, do=hint) from error
     return out
 
 

@@ -321,8 +321,8 @@ class Exchange:
         """
         with at("the data"):
             if wrong := wrong_rois(people.roi_names, self.model.roi_names):
-                do = "All hospitals use one atlas with its ROIs in one order."
-                raise DataError(wrong, do=do)
+                hint = "All hospitals use one atlas with its ROIs in one order."
+                raise DataError(wrong, do=hint)
             self.root.policy.require_target(people.target)
 
     def require_same_signing(self, signs: bool) -> None:

@@ -216,8 +216,8 @@ def read_keyring() -> Keyring:
     path = keyring_file()
     if not path.exists():
         return Keyring()
-    do = "Restore the file that fcforge wrote; a damaged keyring is not used as an empty one."
-    with at(path, do=do):
+    hint = "Restore the file that fcforge wrote; a damaged keyring is not used as an empty one."
+    with at(path, do=hint):
         data = read_plain(path, MAX_KEYRING, ExchangeError)
         return read_canonical(TypeAdapter(Keyring), data, "the keyring")
 

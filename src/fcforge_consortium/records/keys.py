@@ -104,8 +104,8 @@ def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: type[Any]) -> 
         `Ed25519PrivateKey` or `Ed25519PublicKey`: the class that the key must have.
     """
     noun = "private" if kind is Ed25519PrivateKey else "public"
-    do = f"`fcforge consortium keys new FILE` makes a {noun} key; ${PASSPHRASE} opens an encrypted one."
-    with at(path, do=do):
+    hint = f"`fcforge consortium keys new FILE` makes a {noun} key; ${PASSPHRASE} opens an encrypted one."
+    with at(path, do=hint):
         try:
             key = load(read_plain(path, MAX_PEM, ExchangeError))
         except (ValueError, TypeError) as error:
@@ -131,8 +131,8 @@ def write_keys(path: str | Path, passphrase: str = "") -> str:
         Public key in hex.
     """
     if Path(path).exists() or Path(f"{path}.pub").exists():
-        do = "Choose another name."
-        raise ExchangeError("exists already.", where=path, do=do)
+        hint = "Choose another name."
+        raise ExchangeError("exists already.", where=path, do=hint)
     key = Ed25519PrivateKey.generate()
     pem = serialization.Encoding.PEM
     encryption: Any = serialization.NoEncryption()

@@ -174,18 +174,18 @@ def people(counts: SplitCounts) -> str:
     """Return patients and controls in words; small counts are not in the file."""
     shown = []
     for number, who in ((counts.patients, "patients"), (counts.controls, "controls")):
-        few = f"fewer than {SMALL_CELL}"
-        shown.append(f"{few if number is None else number} {who}")
+        suppressed = f"fewer than {SMALL_CELL}"
+        shown.append(f"{suppressed if number is None else number} {who}")
     return ", ".join(shown)
 
 
 def _held_out(steps: Sequence[Step]) -> PlainTable:
     """Return the accuracy on every site's synthetic held-out subjects after every step."""
     rows = []
-    for own in steps:
-        shares = [step.held_out.get(own.site) for step in steps]
+    for site_step in steps:
+        shares = [step.held_out.get(site_step.site) for step in steps]
         cells = ["-" if share is None else percent(share) for share in shares]
-        rows.append((own.site, *cells))
+        rows.append((site_step.site, *cells))
     columns = ("tested on", *(f"after {step.site}" for step in steps))
     return PlainTable(
         "Accuracy on synthetic held-out subjects",

@@ -1,6 +1,6 @@
 """The description of a file with a base model and the contributions of hospitals."""
 
-from fcforge.core.formatting import percent, some
+from fcforge.core.formatting import abbreviated, percent
 from fcforge.evaluation.metrics import METRICS
 from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.contributions.model import LEAST_AGREEMENT, ContributionModel
@@ -100,7 +100,7 @@ def _travels(model: ContributionModel, exact: list[str]) -> Answer:
     if model.given:
         count = len(model.given)
         sets = f"{count} set{'s' * (count > 1)} of {model.size} numbers"
-        say = f"A base model and {sets} ({some(given.name for given in model.given)})."
+        say = f"A base model and {sets} ({abbreviated(given.name for given in model.given)})."
     people = model.exchange.root.people
     more: tuple[str, ...] = (
         f"According to its description the base model was trained on {people} public people; "

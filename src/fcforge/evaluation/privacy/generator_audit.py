@@ -267,8 +267,8 @@ def audit_request(request: GeneratorAuditRequest, say: Say) -> AuditResult:
     if not request.site:
         raise ConfigError("--site is missing.", do="Name the site of the data.")
     if not request.generator:
-        what = "--generator is missing."
-        raise ConfigError(what, do="Name one; `fcforge list generators` shows all.")
+        message = "--generator is missing."
+        raise ConfigError(message, do="Name one; `fcforge list generators` shows all.")
     if request.out is not None:
         request.out.mkdir(parents=True, exist_ok=True)
     people = load_people(request.data, request.site, **request.loading)
@@ -364,13 +364,13 @@ def in_halves(
     missing = [name for name in HALVES if name not in arrays]
     if missing:
         problem = f"holds no halves of runs: no {', '.join(missing)}."
-        do = f"It must be an .npz with {', '.join(HALVES)}."
-        raise DataError(problem, where=path, do=do)
+        hint = f"It must be an .npz with {', '.join(HALVES)}."
+        raise DataError(problem, where=path, do=hint)
     ids, first, second = (arrays[name] for name in HALVES)
     if first.ndim != 2 or first.shape != second.shape or len(ids) != len(first):
         problem = f"has shapes {ids.shape}, {first.shape}, {second.shape}."
-        do = "One row of edges per subject in both halves."
-        raise DataError(problem, where=path, do=do)
+        hint = "One row of edges per subject in both halves."
+        raise DataError(problem, where=path, do=hint)
     row_of = {str(subject): k for k, subject in enumerate(ids.tolist())}
     keep = np.array([subject in row_of for subject in cohort.subject_id])
     if not keep.any():

@@ -22,7 +22,7 @@ from fcforge.core.constants import TAU
 from fcforge.core.errors import ConfigError
 from fcforge.core.settings import SHARE_BELOW_ONE, above, at_least, limits
 from fcforge.generators.base import RNG, FCBatch, Generator, RNGs, frozen
-from fcforge.generators.coordinates import few, in_parts
+from fcforge.generators.coordinates import in_parts, number_at_once
 from fcforge.generators.fcm_vae.training import TERMS, train
 from fcforge.generators.latent import kl_per_unit
 from fcforge.graphs import adjacency, binary, edges, laplacian_coordinates, n_rois_of
@@ -291,7 +291,9 @@ class VAE(Generator):
             k = torch.cat([k, position], -1)
         gain = self.gain(p, f"{name}.gain_lae")
         mixed = []
-        size = few(ATTEND_AT_ONCE, rois)  # with many ROIs the scores take most memory
+        size = number_at_once(
+            ATTEND_AT_ONCE, rois
+        )  # with many ROIs the scores take most memory
         for rows in (slice(first, first + size) for first in range(0, n, size)):
             scores = q[rows] @ k[rows].mT
             if self.lae:

@@ -155,9 +155,9 @@ class SyntheticMemory(Method):
     @property
     def weights(self) -> tuple[float, float, float]:
         """Loss weights (l1, l2, l3) of replay, logits and readout."""
-        own = (self.l1, self.l2, self.l3)
+        stated = (self.l1, self.l2, self.l3)
         table = LAMBDAS[self.lambdas]
-        l1, l2, l3 = (b if a is None else a for a, b in zip(own, table, strict=True))
+        l1, l2, l3 = (b if a is None else a for a, b in zip(stated, table, strict=True))
         return l1, l2, l3
 
     @property
