@@ -560,7 +560,7 @@ def test_plain_mni_scans_and_nothing_at_all(tmp_path: Path, blocks, small_grid, 
     ask = {"atlas": str(blocks[0]), "report": False, "say": lines.append}
     assert fc_command(source=tmp_path / "in", out=tmp_path / "out", **ask) == 0
     assert "no participants.tsv found" in lines[0]
-    assert any("'simple' takes out none" in line for line in lines)
+    assert any("'simple' removes none" in line for line in lines)
     side = json.loads(next((tmp_path / "out").rglob("*relmat.json")).read_text())
     assert side["Runs"][0]["Method"] == "none"  # there was no table of confounds
     assert side["Runs"][0]["ButterworthHz"][1] == 0.1
@@ -579,7 +579,7 @@ def test_ids_that_would_share_a_file_are_refused(tmp_path: Path, lines):
         source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append
     )
     assert code == 2
-    assert "'S1-1-0001' and 'S11-0001' would both be sub-S110001" in lines[-1]
+    assert "'S1-1-0001' and 'S11-0001' would both be named sub-S110001" in lines[-1]
     (tmp_path / "S11-0001.txt").unlink()
     assert (
         fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append)

@@ -112,8 +112,11 @@ def test_user_atlas_follows_its_table(block: Atlas):
 @pytest.mark.parametrize(
     ("rows", "match"),
     [
-        ("10\tA\n20\tB\n30\tC", "alone has the labels 40, 50, 60"),
-        ("\n".join(f"{10 * i}\tR{i}" for i in range(1, 8)), r"alone has the labels 70"),
+        ("10\tA\n20\tB\n30\tC", "only one of them has the labels 40, 50, 60"),
+        (
+            "\n".join(f"{10 * i}\tR{i}" for i in range(1, 8)),
+            r"only one of them has the labels 70",
+        ),
         ("10\tA\n10\tB", "twice"),
     ],
 )
@@ -316,5 +319,5 @@ def test_luts_of_freesurfer_and_schaefer(text, names, tmp_path: Path):
     atlas = load_atlas(str(tmp_path / "two.nii.gz"), lut=tmp_path / "lut.txt")
     assert atlas.roi_names == names
     nib.save(labels(5), tmp_path / "five.nii.gz")
-    with pytest.raises(DataError, match=r"alone has the labels .*4, 5"):
+    with pytest.raises(DataError, match=r"only one of them has the labels .*4, 5"):
         load_atlas(str(tmp_path / "five.nii.gz"), lut=tmp_path / "lut.txt")

@@ -45,13 +45,13 @@ def test_entities_are_wanted_absent_or_any(query, taken, tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("{", "no JSON can be read"),
-        ([1], "no mapping of queries"),
-        ({"bold": "rest"}, "no mapping of queries"),
+        ("{", "the file is not JSON"),
+        ([1], "not a mapping of queries"),
+        ({"bold": "rest"}, "not a mapping of queries"),
         ({"blod": {}}, "unknown query 'blod'. Did you mean 'bold'"),
         ({"bold": {"taks": "rest"}}, "unknown entity 'taks'. Did you mean 'task'"),
-        ({"bold": {"task": {"a": 1}}}, "no value of an entity"),
-        ({"bold": {"run": True}}, "no value of an entity"),
+        ({"bold": {"task": {"a": 1}}}, "cannot be the value of an entity"),
+        ({"bold": {"run": True}}, "cannot be the value of an entity"),
         ({"bold": {"suffix": "sbref"}}, "FC is made of bold"),
     ],
 )

@@ -187,7 +187,9 @@ def test_damaged_and_mislabelled_files_are_named(tmp_path):
         cifti.read_parcel_series(tmp_path / "b.ptseries.nii")
     volume = tmp_path / "c.ptseries.nii"
     nib.save(nib.Nifti1Image(np.zeros((3, 3, 3, 4), dtype="f4"), np.eye(4)), volume)
-    with pytest.raises(DataError, match=r"c.ptseries.nii: (holds|not a readable)"):
+    with pytest.raises(
+        DataError, match=r"c.ptseries.nii: (the file holds|this is not a readable)"
+    ):
         cifti.read_parcel_series(volume)
     twice = ptseries(tmp_path / "d.ptseries.nii", ["a", "a"], np.zeros((4, 2)))
     with pytest.raises(DataError, match="names a parcel twice: a"):

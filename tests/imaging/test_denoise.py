@@ -226,7 +226,7 @@ def test_a_short_scan_is_refused_with_its_degrees_of_freedom(
     fmriprep_subject(tmp_path, "01", aal_grid, n_volumes=100)
     ask = FCRequest(tmp_path, tmp_path / "o", denoise="simple")
     sources = find_sources(ask)
-    with pytest.raises(DataError, match=r"10 degrees .* 100 volumes, 15"):
+    with pytest.raises(DataError, match=r"10 degrees .* 100 volumes; 15"):
         subject_fc(sources, aal, ask)
     assert subject_fc(sources, aal, replace(ask, min_dof=5)).dof == 10.0
 

@@ -103,7 +103,7 @@ def test_a_name_that_says_no_subject_is_told(tmp_path):
     """One such file stopped everybody's FC with a traceback."""
     touch(tmp_path, f"sub-01/func/sub-01_task-rest_{MNI}", f"sub-é/func/sub-é_{MNI}")
     describe(tmp_path, "fMRIPrep")
-    with pytest.raises(DataError, match="names no subject") as told:
+    with pytest.raises(DataError, match="contains no subject") as told:
         find(tmp_path)
     assert "sub-é" in str(told.value)
 

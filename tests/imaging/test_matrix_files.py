@@ -148,7 +148,9 @@ def test_choice_among_arrays(tmp_path):
     a, b = np.ones((2, 3)), np.zeros((4, 4))
     path = tmp_path / "two.mat"
     savemat(path, {"alpha": a, "beta": b})
-    with pytest.raises(DataError, match=r"2 matrices, not one.*alpha, beta"):
+    with pytest.raises(
+        DataError, match=r"2 matrices, where one is expected.*alpha, beta"
+    ):
         read_matrix_file(path)
     np.testing.assert_array_equal(read_matrix_file(path, variable="beta")[0], b)
     with pytest.raises(DataError, match=r"no array 'gamma'.*alpha, beta"):

@@ -107,7 +107,9 @@ def test_damage_is_named_with_its_file(
 
 def test_several_matrices_are_refused(tmp_path: Path):
     savemat(tmp_path / "two.mat", {"a": X, "b": X + 1})
-    with pytest.raises(DataError, match=r"2 matrices, not one. It has: a, b"):
+    with pytest.raises(
+        DataError, match=r"2 matrices, where one is expected. It has: a, b"
+    ):
         read_series(tmp_path / "two.mat")
 
 

@@ -1,6 +1,6 @@
-"""Scan or derivative -> ROI time series -> FC.
+"""From a scan, or another tool's output, to ROI time series and functional connectivity (FC).
 
-`atlas` finds the ROIs, `scan` and `series` read files, `layouts` knows the folder conventions of
-fMRIPrep, XCP-D, C-PAC and DPABI, `extract` makes one subject's FC, `app` walks over subjects.
-`raw` is the basic path from a raw scan. Nothing is imported here: nilearn takes seconds.
+`atlas` finds the regions of interest (ROIs), `scan` and `series` read files, `layouts` has the folder
+conventions of fMRIPrep, XCP-D, C-PAC and DPABI, `extract` makes one subject's FC, and `app` makes that of
+all subjects. `raw` preprocesses raw scans. Nothing is imported here, because nilearn takes seconds.
 """

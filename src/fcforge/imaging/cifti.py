@@ -1,8 +1,10 @@
 """CIFTI-2 files of HCP, fMRIPrep and XCP-D: parcellated series and matrices, dense series, parcellations.
 
-Parcels are known by their names in the file. Grayordinates of a dense series and of a parcellation
-are matched one by one: vertices by structure and number, voxels by place. Two files whose surfaces
-or volumes differ are refused.
+A grayordinate is a vertex of the cortical surface or a voxel below the cortex; each belongs to a structure,
+such as the left cortex. A dense series has a column per grayordinate, a parcellated one a column per parcel
+(ROI). Parcels are identified by their names in the file. Grayordinates of a dense series and of a
+parcellation are matched one by one: vertices by structure and number, voxels by structure and position.
+Two files whose surfaces or volumes differ are refused.
 """
 
 import hashlib
@@ -30,7 +32,7 @@ CONTENTS = {
     DENSE: "a dense time series",
     LABELS: "one parcellation",
 }
-AXES = {  # classes of nibabel's axes, rows first
+AXES = {  # nibabel's classes of the two axes, rows first
     SERIES: ("SeriesAxis", "ParcelsAxis"),
     MATRIX: ("ParcelsAxis", "ParcelsAxis"),
     DENSE: ("SeriesAxis", "BrainModelAxis"),
@@ -40,7 +42,7 @@ Grayordinates = Mapping[str, Any]  # `nibabel.cifti2.BrainModelAxis` of each str
 
 
 def ending_of(path: str | Path) -> str:
-    """Return the ending that says what a CIFTI file holds, such as ``.ptseries.nii``; "" for others.
+    """Return the ending of a CIFTI file's name, such as ``.ptseries.nii``; "" for other files.
 
     Examples
     --------
@@ -51,7 +53,23 @@ def ending_of(path: str | Path) -> str:
 
 
 def _open(path: Path, ending: str) -> Any:
-    """Open a CIFTI-2 file and check that its axes are those that its name promises."""
+    """Open a CIFTI-2 file and check that its axes fit its name.
+
+    Parameters
+    ----------
+    path : Path
+    ending : str
+        Ending of its name, a key of `AXES`.
+
+    Returns
+    -------
+    nibabel.Cifti2Image
+
+    Raises
+    ------
+    DataError
+        If the file does not exist, is damaged or has other axes.
+    """
     import nibabel as nib
 
     if not path.is_file():
@@ -63,7 +81,7 @@ def _open(path: Path, ending: str) -> Any:
     except Exception as error:  # XML of the header, NIfTI header, size: any of them
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(
-            f"not a readable CIFTI file ({reason[:160]}).",
+            f"this is not a readable CIFTI file ({reason[:160]}).",
             where=path,
             do="The file is damaged or cut off; copy or make it again.",
         ) from error
@@ -73,7 +91,7 @@ def _open(path: Path, ending: str) -> Any:
     if kinds != AXES[ending]:
         held = " x ".join(kinds) or type(image).__name__
         raise DataError(
-            f"holds {held}, not {CONTENTS[ending]}.",
+            f"the file holds {held}, not {CONTENTS[ending]}.",
             where=path,
             do=f"A file that ends in {ending} has {' x '.join(AXES[ending])} (CIFTI-2).",
         )
@@ -81,31 +99,34 @@ def _open(path: Path, ending: str) -> Any:
 
 
 def _values(image: Any, path: Path) -> np.ndarray:
+    """Read all values (rows, columns) of an opened file as float64."""
     MemoryBudget(path).take(math.prod(image.shape) * 8)
     try:
         return np.asarray(image.dataobj, dtype=np.float64)
-    except Exception as error:  # whatever the file's end or its compression raises
+    except Exception as error:  # a cut-off file or damaged compression raises any class
         raise _damaged(path, error) from error
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
+    """Return the error for a file whose values cannot be read."""
     return DataError(
-        f"truncated or damaged ({type(error).__name__}).",
+        f"the file is truncated or damaged ({type(error).__name__}).",
         where=path,
         do="Copy or make the file again.",
     )
 
 
 def _parcel_names(axis: Any, path: Path) -> tuple[str, ...]:
+    """Return the names of the parcels of an axis; raise `DataError` if one occurs twice."""
     names = tuple(map(str, axis.name))
     if len(set(names)) < len(names):
         twice = abbreviated(sorted({name for name in names if names.count(name) > 1}))
-        raise DataError(f"names a parcel twice: {twice}.", where=path)
+        raise DataError(f"the file names a parcel twice: {twice}.", where=path)
     return names
 
 
 def read_parcel_series(path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Read a ``*.ptseries.nii``.
+    """Read parcellated time series (``*.ptseries.nii``).
 
     Returns
     -------
@@ -116,14 +137,14 @@ def read_parcel_series(path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
     Raises
     ------
     DataError
-        Damaged, or not parcellated time series.
+        If the file is damaged or holds no parcellated time series.
     """
     image = _open(path, SERIES)
     return _values(image, path), _parcel_names(image.header.get_axis(1), path)
 
 
 def read_parcel_matrix(path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Read a ``*.pconn.nii``.
+    """Read a parcellated connectivity matrix (``*.pconn.nii``).
 
     Returns
     -------
@@ -134,13 +155,13 @@ def read_parcel_matrix(path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
     Raises
     ------
     DataError
-        Damaged, or with other parcels in the rows than in the columns.
+        If the file is damaged, or its rows have other parcels than its columns.
     """
     image = _open(path, MATRIX)
     rows, columns = (_parcel_names(image.header.get_axis(i), path) for i in range(2))
     if rows != columns:
         raise DataError(
-            "has other parcels in its rows than in its columns.", where=path
+            "the file has other parcels in its rows than in its columns.", where=path
         )
     return _values(image, path), rows
 
@@ -154,18 +175,18 @@ def seconds_per_volume(path: Path) -> float | None:
 
 # -- dense series and their parcellation -----------------------------------------------------------
 def load_parcellation(path: Path) -> Atlas:
-    """Load the atlas of a ``*.dlabel.nii``; label 0 is no parcel.
+    """Load a CIFTI parcellation (``*.dlabel.nii``) as an atlas; label 0 means "in no parcel".
 
     Raises
     ------
     DataError
-        Damaged, several parcellations in one file, fewer than two parcels, or a name used twice.
+        If the file is damaged, holds several parcellations or fewer than two parcels, or uses a name twice.
     """
     image = _open(path, LABELS)
     labels_axis = image.header.get_axis(0)
     if len(labels_axis) != 1:
         raise DataError(
-            f"holds {len(labels_axis)} parcellations ({abbreviated(map(str, labels_axis.name))}).",
+            f"the file holds {len(labels_axis)} parcellations ({abbreviated(map(str, labels_axis.name))}).",
             where=path,
             do="Keep one: wb_command -cifti-merge OUT.dlabel.nii -cifti FILE -column NUMBER.",
         )
@@ -174,13 +195,15 @@ def load_parcellation(path: Path) -> Atlas:
     present = np.unique(keys[keys != 0])
     unnamed = [int(key) for key in present if int(key) not in table]
     if unnamed or len(present) < 2:
-        problem = f"labels {abbreviated(map(str, unnamed))} have no name in its table."
+        problem = (
+            f"the labels {abbreviated(map(str, unnamed))} have no name in its table."
+        )
         if not unnamed:
-            problem = f"{len(present)} parcels; FC needs at least two."
+            problem = f"the file has {len(present)} parcels; FC needs at least two."
         raise DataError(problem, where=path)
     names = tuple(str(table[int(key)][0]) for key in present)
     if len(set(names)) < len(names):
-        raise DataError("gives two labels one name.", where=path)
+        raise DataError("the file gives two labels the same name.", where=path)
     digest = hashlib.sha256()
     for structure, part in _structures(image).items():
         digest.update(f"{structure}{_space_of(part)}".encode())
@@ -199,14 +222,14 @@ def load_parcellation(path: Path) -> Atlas:
 
 
 def _atlas_name(path: Path) -> str:
-    """Return the ``atlas-`` entity of a file name, else its letters and digits."""
+    """Return the value of ``atlas-`` in a file name, else the letters and digits of the name."""
     stem = path.name.removesuffix(LABELS)
     parts = dict(part.partition("-")[::2] for part in stem.split("_") if "-" in part)
     return "".join(c for c in parts.get("atlas", stem) if c.isalnum())
 
 
 def _structures(image: Any) -> Grayordinates:
-    """Return the grayordinates of each structure, with `start` of its columns."""
+    """Return the grayordinates of each structure, with its first column as attribute ``start``."""
     structures = {}
     for name, columns, part in image.header.get_axis(1).iter_structures():
         part.start = columns.start or 0
@@ -215,11 +238,12 @@ def _structures(image: Any) -> Grayordinates:
 
 
 def _is_surface(part: Any) -> bool:
+    """Return whether the grayordinates of a structure are vertices, not voxels."""
     return bool(np.all(part.surface_mask))
 
 
 def _space_of(part: Any) -> str:
-    """Describe the surface or the volume that grayordinates lie in."""
+    """Describe the surface or the volume of a structure's grayordinates, to compare two files."""
     if _is_surface(part):
         return f"{next(iter(part.nvertices.values()))} vertices"
     affine = np.round(part.affine, 3).tolist()
@@ -240,17 +264,17 @@ class DenseSignals(NamedTuple):
     Attributes
     ----------
     series : ndarray of shape (n_volumes, n_rois), float64
-        NaN columns where coverage is too low.
+        Mean signal of each parcel; a column of NaN where coverage is too low.
     coverage : ndarray of shape (n_rois,)
-        Share of the parcel's grayordinates that the series has, with a signal.
+        Share of the parcel's grayordinates that have a signal in the series.
     good : ndarray of shape (n_volumes, n_good), float32
-        Grayordinates with a signal, parcel by parcel.
+        Signals of all grayordinates that have one, parcel by parcel.
     rois : ndarray of shape (n_good,)
-        Parcel of each of them.
+        Number of the parcel of each of them, counted from 0.
     n_nan : int
-        Grayordinates inside parcels that are NaN somewhere.
+        Number of grayordinates inside parcels that are NaN in some volume.
     n_inside : int
-        Grayordinates inside parcels.
+        Number of grayordinates inside parcels.
     """
 
     series: np.ndarray
@@ -269,21 +293,21 @@ def parcel_means(path: Path, atlas: Atlas, min_coverage: float) -> DenseSignals:
     Parameters
     ----------
     path : Path
-        A ``*.dtseries.nii``.
+        A dense series, ``*.dtseries.nii``.
     atlas : Atlas
-        Of `load_parcellation`.
+        From `load_parcellation`.
     min_coverage : float
-        Coverage below which a parcel is empty.
+        Coverage below which a parcel counts as one without signal.
 
     Raises
     ------
     DataError
-        Damaged, or on another surface or volume than the parcellation.
+        If the file is damaged, or lies on another surface or volume than the parcellation.
     """
     image = _open(path, DENSE)
     if atlas.parcellation is None:
         raise DataError(
-            f"is a dense CIFTI series, but atlas {atlas.name} is not a CIFTI parcellation.",
+            f"the file is a dense CIFTI series, but atlas {atlas.name} is not a CIFTI parcellation.",
             where=path,
             do="Pass --atlas FILE.dlabel.nii, or use the volumes in MNI space.",
         )
@@ -310,7 +334,14 @@ def parcel_means(path: Path, atlas: Atlas, min_coverage: float) -> DenseSignals:
 
 @lru_cache(maxsize=2)
 def _parcels_by_structure(path: Path) -> dict[str, tuple[str, np.ndarray, np.ndarray]]:
-    """Return space, places and labels of each structure of a parcellation."""
+    """Read a parcellation by structure.
+
+    Returns
+    -------
+    dict of str to (str, ndarray, ndarray)
+        For each structure the description of its surface or volume (`_space_of`), the number of every
+        grayordinate (`_places`), and its label.
+    """
     image = _open(path, LABELS)
     keys = np.rint(_values(image, path)[0]).astype(np.int64)
     return {
@@ -326,7 +357,30 @@ def _parcels_by_structure(path: Path) -> dict[str, tuple[str, np.ndarray, np.nda
 def _columns_of(
     path: Path, image: Any, atlas: Atlas
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the columns of a dense series that lie in parcels, their parcels, and parcels' sizes."""
+    """Find the columns of a dense series that lie in parcels.
+
+    Parameters
+    ----------
+    path : Path
+        The dense series, for error messages.
+    image : nibabel.Cifti2Image
+    atlas : Atlas
+        From `load_parcellation`.
+
+    Returns
+    -------
+    columns : ndarray of shape (n_inside,)
+        Columns whose grayordinate lies in a parcel.
+    rois : ndarray of shape (n_inside,)
+        Number of the parcel of each of them, counted from 0.
+    sizes : ndarray of shape (n_rois,)
+        Number of grayordinates of each parcel in the parcellation.
+
+    Raises
+    ------
+    DataError
+        If the two files lie on different surfaces or volumes, or share too few parcels.
+    """
     assert atlas.parcellation is not None
     sizes = np.zeros(atlas.n_rois)
     structures = _structures(image)
@@ -347,26 +401,31 @@ def _columns_of(
                 where=path,
                 do="Take a parcellation of the same space and density (fsLR, den-91k).",
             )
-        here = _places(part)
-        order = np.argsort(here)
-        at = np.searchsorted(here, places[labelled], sorter=order)
-        at = order[np.minimum(at, len(here) - 1)]
-        matches = here[at] == places[labelled]
+        in_series = _places(part)
+        order = np.argsort(in_series)
+        at = np.searchsorted(in_series, places[labelled], sorter=order)
+        at = order[np.minimum(at, len(in_series) - 1)]
+        matches = in_series[at] == places[labelled]
         columns.append(part.start + at[matches])
         rois.append(roi[matches])
-    present = np.concatenate(rois)
-    n_found = len(np.unique(present))
-    if n_found < atlas.n_rois / 2:
+    rois_of_columns = np.concatenate(rois)
+    n_present = len(np.unique(rois_of_columns))
+    if n_present < atlas.n_rois / 2:
         raise DataError(
-            f"only {n_found} of {atlas.n_rois} parcels have a grayordinate in the series.",
+            f"only {n_present} of {atlas.n_rois} parcels have a grayordinate in the series.",
             where=path,
             do="Is it a parcellation of another space? Both must be fsLR of one density.",
         )
-    return np.concatenate(columns), present, sizes
+    return np.concatenate(columns), rois_of_columns, sizes
 
 
 def _read_columns(path: Path, image: Any, columns: np.ndarray) -> np.ndarray:
-    """Read some columns of a dense series, `VOLUMES_AT_ONCE` rows at a time."""
+    """Read some columns of a dense series, `VOLUMES_AT_ONCE` rows at a time.
+
+    Returns
+    -------
+    ndarray of shape (n_volumes, len(columns)), float32
+    """
     n_volumes, width = image.shape
     budget = MemoryBudget(path)
     budget.take(n_volumes * len(columns) * 8)
@@ -377,6 +436,6 @@ def _read_columns(path: Path, image: Any, columns: np.ndarray) -> np.ndarray:
             if rows.shape[1] != width:
                 raise EOFError
             out[start : start + VOLUMES_AT_ONCE] = rows[:, columns]
-    except Exception as error:  # whatever the file's end or its compression raises
+    except Exception as error:  # a cut-off file or damaged compression raises any class
         raise _damaged(path, error) from error
     return out

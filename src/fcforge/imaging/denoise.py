@@ -1,7 +1,7 @@
-"""Nuisance regression and band-pass of ROI series, with nilearn's own method names.
+"""Denoising of ROI series: regression of confounds and band-pass, with nilearn's names of methods.
 
-Cleaning is linear in the signal, so cleaning 116 ROI means equals averaging cleaned voxels and
-costs a thousandth; `NiftiLabelsMasker` does the same.
+Denoising is linear in the signal, so denoising 116 ROI means gives the same as averaging denoised voxels, at
+a thousandth of the cost. nilearn's `NiftiLabelsMasker` does the same.
 """
 
 import re
@@ -19,8 +19,8 @@ from fcforge.imaging.cifti import ending_of
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import empty_rois
 
-# Values spelled out: nilearn's defaults changed between versions (fd_threshold 0.2 -> 0.5,
-# std_dvars_threshold 3 -> 1.5), and a sidecar must say which were used.
+# Arguments of nilearn's `load_confounds` for each component of a method. Thresholds are explicit, because
+# nilearn's defaults changed between versions (fd_threshold 0.2 -> 0.5, std_dvars_threshold 3 -> 1.5).
 COMPONENTS: dict[str, dict[str, Any]] = {
     "motion": {"motion": "full"},
     "high_pass": {},
@@ -31,7 +31,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     "scrub": {"scrub": 5, "std_dvars_threshold": 1.5},
     "non_steady_state": {},
 }
-# nilearn's presets: their components, and where they differ from the values above.
+# nilearn's presets: their components, and arguments that differ from those above.
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("", {}),
     "simple": ("high_pass+motion+wm_csf", {}),
@@ -44,14 +44,14 @@ Confounds = tuple[
 ]  # a table, and the volumes kept
 NONE: Confounds = (None, None)
 Band = tuple[float | None, float | None]  # lower and upper end in Hz
-# of fMRIPrep and HALFpipe, of XCP-D
+# Columns with framewise displacement (FD) in the tables of fMRIPrep and HALFpipe, and of XCP-D
 FD_COLUMNS = ("framewise_displacement", "filtered_framewise_displacement", "fd_power")
-MIN_TO_FILTER = 34  # the filter needs its ends
+MIN_TO_FILTER = 34  # smallest number of volumes that the Butterworth filter accepts
 TOO_FEW = "The scan moved too much, or is too short for this --denoise: choose another."
 
 
 class Denoise(NamedTuple):
-    """Method and band by which nuisance signal is removed.
+    """Method by which nuisance signal is removed, and the pass band.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Denoise(NamedTuple):
 
 
 def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
-    """Return the denoising method of a name.
+    """Return the denoising method of a name with its arguments.
 
     Parameters
     ----------
@@ -84,11 +84,11 @@ def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
     Raises
     ------
     ConfigError
-        An unknown method, or an empty band.
+        If the method is unknown or the band is empty.
     """
     high_pass, low_pass = band
     if high_pass and low_pass and high_pass >= low_pass:
-        raise ConfigError(f"band-pass {high_pass:g}-{low_pass:g} Hz is empty.")
+        raise ConfigError(f"the band-pass {high_pass:g}-{low_pass:g} Hz is empty.")
     components, changes = PRESETS.get(name, (name, {}))
     parts = components.split("+") if components else []
     parameters: dict[str, Any] = (
@@ -105,18 +105,26 @@ def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
 
 
 def fmriprep_confounds(bold: Path, denoise: Denoise, drop: int = 0) -> Confounds:
-    """Return the confound table and kept volumes of an fMRIPrep scan without its first `drop` volumes.
+    """Read the confounds that a denoising method needs, from the table beside an fMRIPrep scan.
+
+    Parameters
+    ----------
+    bold : Path
+        The scan.
+    denoise : Denoise
+    drop : int
+        Number of volumes at the start that are left out.
 
     Returns
     -------
     confounds : DataFrame of shape (n_volumes, n_confounds), or None
     sample_mask : ndarray of int, or None
-        Volumes that are kept; None keeps all.
+        Numbers of the volumes that scrubbing keeps, counted from 0 after `drop`; None keeps all.
 
     Raises
     ------
     DataError
-        The confounds file, or columns the method needs, are not there.
+        If the table of confounds, or a column that the method needs, is missing.
     """
     if not denoise.parameters:
         return NONE
@@ -143,7 +151,10 @@ def fmriprep_confounds(bold: Path, denoise: Denoise, drop: int = 0) -> Confounds
 
 
 def framewise_displacement(table: Path) -> np.ndarray | None:
-    """Return FD in mm per volume from a confounds or motion table; None if it has none."""
+    """Read framewise displacement in mm (n_volumes,) from a table of confounds or motion.
+
+    None if the table has no such column.
+    """
     values, names = read_matrix_file(table)
     if table.suffix != ".tsv":  # DPABI and C-PAC: one number per line
         return values[:, 0]
@@ -159,22 +170,28 @@ def clean_series(
     tr: float | None,
     confounds_and_mask: Confounds = NONE,
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Detrend, regress and filter series; columns without signal stay NaN.
+    """Detrend series, regress confounds out of them and filter them.
 
     Parameters
     ----------
     series : ndarray of shape (n_volumes, n_rois)
     denoise : Denoise
     tr : float or None
-        Seconds; needed for a band-pass.
+        Repetition time in seconds; needed for a band-pass.
     confounds_and_mask : (DataFrame or None, ndarray or None)
-        Confounds and volumes kept, as `fmriprep_confounds` returns them.
+        Confounds and numbers of the volumes to keep, as `fmriprep_confounds` returns them.
 
     Returns
     -------
     cleaned : ndarray of shape (n_kept_volumes, n_rois)
+        Columns without signal are NaN.
     report : dict
         Steps for the sidecar: confounds regressed, band, volumes kept, degrees of freedom.
+
+    Raises
+    ------
+    DataError
+        If volumes are too few, or the band needs a TR that is unknown or too long.
     """
     confounds, sample_mask = confounds_and_mask
     names = [] if confounds is None else list(confounds.columns)
@@ -210,7 +227,21 @@ def _clean(
     band: Band,
     tr: float | None,
 ) -> np.ndarray:
-    """Clean the columns that have a signal with nilearn; the others become NaN."""
+    """Denoise the columns that have a signal with nilearn; the others become NaN.
+
+    Parameters
+    ----------
+    series, confounds_and_mask, tr
+        As for `clean_series`.
+    n_kept : int
+        Number of volumes that are kept.
+    band : (float or None, float or None)
+        Lower and upper end of the filter in Hz.
+
+    Returns
+    -------
+    ndarray of shape (n_kept, n_rois)
+    """
     from nilearn.signal import clean
 
     good = ~empty_rois(series)
@@ -237,8 +268,16 @@ def degrees_of_freedom(
 
     .. math:: \nu = n \cdot \frac{f_{low} - f_{high}}{1 / (2\,TR)} - k - 2
 
-    for n volumes, k confounds, and the mean and trend. A band of the spectrum holds that share of
-    the independent values of a series; without a low-pass it reaches to 1 / (2 TR).
+    for n volumes and k confounds; 2 stands for the mean and the trend. A band of the spectrum holds a
+    proportional share of the independent values of a series. Without a low-pass it reaches to 1 / (2 TR).
+
+    Parameters
+    ----------
+    n_volumes, n_confounds : int
+    tr : float or None
+        Repetition time in seconds; None where nothing is filtered.
+    band : (float or None, float or None)
+        Lower and upper end of the filter in Hz.
 
     Examples
     --------
@@ -254,6 +293,7 @@ def degrees_of_freedom(
 
 
 def _require_band(band: Band, tr: float | None) -> None:
+    """Raise `DataError` if a pass band cannot be filtered with a repetition time in seconds."""
     if any(band) and tr is None:
         raise DataError(
             "the band-pass needs the TR, which is unknown.", do="Give it: --tr SECONDS."

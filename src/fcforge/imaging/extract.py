@@ -1,6 +1,7 @@
-"""One run -> ROI series and its quality; one subject -> FC.
+"""From the files of a subject's runs to ROI series with their quality, and to the subject's FC.
 
-Of a 4D scan in MNI space it is the mean signal of every ROI, and how much of each ROI was seen.
+From a 4D scan in MNI space the mean signal of every ROI is computed, and how much of each ROI is covered by
+good voxels. A carpet is an image of many voxels' signals over time, a row per voxel, shown on quality pages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,9 +41,10 @@ from fcforge.imaging.scan import (
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-CARPET_VOXELS = 1500
+CARPET_VOXELS = 1500  # largest number of ROI voxels in a carpet
 # Numbers of columns of DPABI's standard set of atlases side by side; AAL-116 is the first of them.
 DPABI_ALL_ATLASES = (1568, 1569, 1833)
+# Report of a run that another tool has denoised.
 LEFT = {"Denoising": "none by fcforge; as the tool before left it"}
 MORE_DOF = (
     "Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); FC of so short "
@@ -68,18 +70,21 @@ class Run(NamedTuple):
     Attributes
     ----------
     source : Source
+        Input file.
     series : ndarray of shape (n_volumes, n_rois)
-        NaN columns for empty ROIs.
+        A column of NaN for a ROI without signal.
     tr : float or None
+        Repetition time in seconds; None where unknown.
     coverage : ndarray of shape (n_rois,) or None
-        Share of each ROI's volume on good voxels; None for series of other tools.
+        Share of each ROI that good voxels cover; None for series of other tools.
     fd : ndarray of shape (n_volumes,) or None
         Framewise displacement in mm.
     carpet : ndarray of shape (n_rows, n_volumes)
-        Sampled voxels (or ROIs) before denoising.
+        Signals of sampled voxels (or ROIs) before denoising.
     report : mapping
         Steps applied to the series, for the sidecar.
     warnings : tuple of str
+        Remarks that the user should read.
     quality : RunQuality
     matrix : ndarray of shape (n_rois, n_rois) or None
         FC that another tool made, where there is no series.
@@ -106,9 +111,9 @@ class SubjectFC(NamedTuple):
     runs : tuple of Run
     fc : ndarray of shape (n_rois, n_rois)
     empty : tuple of int
-        ROIs without signal; their FC is 0.
+        Numbers of the ROIs without signal, counted from 0; their FC is 0.
     settings : mapping
-        Those that took part.
+        Settings that had an effect (`FCRequest.settings_of`).
     warnings : tuple of str
         Remarks that the user should read, such as ROIs without signal.
     fc_before : ndarray of shape (n_rois, n_rois) or None
@@ -140,7 +145,7 @@ class SubjectFC(NamedTuple):
 
     @property
     def n_volumes(self) -> int | None:
-        """Volumes the FC rests on; None for matrices, which do not tell."""
+        """Number of volumes from which FC was computed; None for matrices of another tool."""
         return sum(len(run.series) for run in self.runs) or None
 
     @property
@@ -172,6 +177,7 @@ class SubjectFC(NamedTuple):
         return shown[np.triu_indices(len(shown), 1)]
 
     def _mean_fc(self, fc: np.ndarray | None) -> float | None:
+        """Return the mean correlation over the edges of ROIs with a signal; None for None."""
         return None if fc is None else _mean_of([self.edges(fc)])
 
 
@@ -186,11 +192,19 @@ def _mean_of(values: Sequence[np.ndarray | None]) -> float | None:
 def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> SubjectFC:
     """Compute the FC of one subject from all its runs.
 
+    Parameters
+    ----------
+    sources : list of Source
+        Input file of each run.
+    atlas : Atlas
+    request : FCRequest
+        Options of the command.
+
     Raises
     ------
     DataError
-        Runs with different TRs, too few degrees of freedom (`FCRequest.min_dof`), or more empty
-        ROIs than `FCRequest.max_empty`.
+        If the runs have different TRs, denoising leaves fewer degrees of freedom than `FCRequest.min_dof`,
+        or the share of ROIs without signal exceeds `FCRequest.max_empty`.
     """
     runs = tuple(extract_run(source, atlas, request) for source in sources)
     trs = sorted({run.tr for run in runs if run.tr is not None})
@@ -213,7 +227,7 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
             remaining = f"{max(result.dof, 0):.0f} degrees of freedom"
             volumes = sum(run.carpet.shape[1] for run in runs)
             raise TooFewDof(
-                f"denoising leaves {remaining} of {volumes} volumes, {request.min_dof} are needed.",
+                f"denoising leaves {remaining} of {volumes} volumes; {request.min_dof} are needed.",
                 do=MORE_DOF,
             )
     return result
@@ -222,6 +236,21 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
 def _joined(
     runs: tuple[Run, ...], series: np.ndarray, atlas: Atlas, request: FCRequest
 ) -> SubjectFC:
+    """Return the FC of a subject with its warnings.
+
+    Parameters
+    ----------
+    runs : tuple of Run
+    series : ndarray of shape (n_volumes, n_rois)
+        Series of all runs, joined; without rows where another tool made the FC.
+    atlas : Atlas
+    request : FCRequest
+
+    Raises
+    ------
+    TooManyEmptyROIs
+        If the share of ROIs without signal exceeds `FCRequest.max_empty`.
+    """
     if (matrix := runs[0].matrix) is not None:
         fc, without_signal = roi_series.checked_matrix(matrix, atlas.roi_names)
     else:
@@ -236,7 +265,7 @@ def _joined(
         raise TooManyEmptyROIs(
             f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}); {nan_voxels} NaN "
             "voxels inside ROIs.",
-            do="Look at its coverage; or allow more: --max-empty.",
+            do="Check which part of the brain the scan covers, or allow more: --max-empty.",
         )
     if matrix is None:
         fc = roi_series.pearson_fc(series, atlas.roi_names)
@@ -252,11 +281,24 @@ def _joined(
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
-    """Extract the ROI series of one run, denoised where its tool has not done so."""
-    makers = {"series": _from_series, "matrix": _from_matrix, "scan": _from_scan}
-    make = _from_dense if source.is_dense else makers[source.kind]
+    """Extract the ROI series of one run, and denoise them unless another tool has done so.
+
+    Parameters
+    ----------
+    source : Source
+        Input file of the run.
+    atlas : Atlas
+    request : FCRequest
+
+    Raises
+    ------
+    DataError
+        If the file is damaged or does not fit the atlas.
+    """
+    readers = {"series": _from_series, "matrix": _from_matrix, "scan": _from_scan}
+    read = _from_dense if source.is_dense else readers[source.kind]
     with at(source.path):
-        run = make(source, atlas, request)
+        run = read(source, atlas, request)
         fd = denoise.framewise_displacement(source.motion) if source.motion else None
     if fd is not None:
         return run._replace(fd=fd[request.drop :])
@@ -269,6 +311,7 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
+    """Read ROI series that another tool made, with its columns in the order of the atlas."""
     raw, names = roi_series.read_series(source.path, request.variable)
     columns = roi_series.parse_columns(request.series_columns)
     warnings: tuple[str, ...] = ()
@@ -296,42 +339,53 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 
 def _from_matrix(source: Source, atlas: Atlas, request: FCRequest) -> Run:
-    """Read FC that another tool made; there is no series to show."""
+    """Read FC that another tool made; the run has no series."""
     fc = roi_series.match_matrix(cifti.read_parcel_matrix(source.path), atlas)
-    nothing = np.empty((0, atlas.n_rois))
+    no_series = np.empty((0, atlas.n_rois))
     report = {**LEFT, "VolumesKept": None}
     tr = request.tr or source.sidecar_tr
-    carpet = nothing.T
-    return Run(source, nothing, tr, None, None, carpet, report, (), RunQuality(), fc)
+    carpet = no_series.T
+    return Run(source, no_series, tr, None, None, carpet, report, (), RunQuality(), fc)
 
 
 def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """Extract the signal of each parcel of a dense CIFTI series."""
-    means = cifti.parcel_means(source.path, atlas, request.min_coverage)
+    signals = cifti.parcel_means(source.path, atlas, request.min_coverage)
     header_tr = cifti.seconds_per_volume(source.path)
     tr = agreed_tr(header_tr, source.sidecar_tr, request.tr)
-    steady = means.good[request.drop :].T
+    steady = signals.good[request.drop :].T
     rows = _evenly(len(steady), CARPET_VOXELS)
     quality = RunQuality(
-        tuple(atlas.roi_names[column] for column in means.rois[rows]),
-        roi_groups(atlas, means.rois[rows]),
-        tsnr=temporal_snr(steady, membership(means.rois, atlas.n_rois)),
+        tuple(atlas.roi_names[column] for column in signals.rois[rows]),
+        roi_groups(atlas, signals.rois[rows]),
+        tsnr=temporal_snr(steady, membership(signals.rois, atlas.n_rois)),
         dvars=percent_dvars(steady),
     )
     if quality.tsnr is None:
         quality = replace(quality, dvars=None)
-    raw = means.series[request.drop :]
+    raw = signals.series[request.drop :]
     series, report, quality = _denoised(raw, source, request, tr, quality)
-    warnings = _denoising_warnings(source, request, means.n_nan)
-    notes = {"NaNVoxels": means.n_nan, "VoxelsInROIs": means.n_inside}
+    warnings = _denoising_warnings(source, request, signals.n_nan)
+    notes = {"NaNVoxels": signals.n_nan, "VoxelsInROIs": signals.n_inside}
     report = {**notes, **report}
     carpet = steady[rows]
-    coverage = means.coverage
+    coverage = signals.coverage
     return Run(source, series, tr, coverage, None, carpet, report, warnings, quality)
 
 
 def membership(rois: np.ndarray, n_rois: int) -> "csr_array":
-    """Return the weight, 0 or 1, of each voxel in each ROI, (n, n_rois)."""
+    """Return the weight, 0 or 1, of each voxel in each ROI.
+
+    Parameters
+    ----------
+    rois : ndarray of shape (n_voxels,)
+        Number of the ROI of each voxel, counted from 0.
+    n_rois : int
+
+    Returns
+    -------
+    csr_array of shape (n_voxels, n_rois)
+    """
     from scipy.sparse import csr_array
 
     places = (np.arange(len(rois)), rois)
@@ -345,18 +399,31 @@ def _denoised(
     tr: float | None,
     quality: RunQuality,
 ) -> tuple[np.ndarray, dict[str, Any], RunQuality]:
-    """Denoise series of which the first volumes are dropped, unless their tool has done so.
+    """Denoise series, unless another tool has done so.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_volumes, n_rois)
+        Without the first ``request.drop`` volumes.
+    source : Source
+    request : FCRequest
+    tr : float or None
+        Repetition time in seconds.
+    quality : RunQuality
+        Measures so far.
 
     Returns
     -------
     series : ndarray of shape (n_volumes, n_rois)
     report : dict
-        Steps applied.
+        Steps applied, for the sidecar.
     quality : RunQuality
-        With the series before denoising, the volumes kept and the confounds.
+        The measures, with the series before denoising, the volumes kept and the confounds.
     """
     quality = replace(quality, traces=confound_traces(source, request.drop))
-    if source.denoised:  # the mean that tSNR and DVARS rest on is not the scanner's
+    if (
+        source.denoised
+    ):  # tSNR and DVARS need the voxels' means as the scanner gave them
         return series, dict(LEFT), replace(quality, tsnr=None, dvars=None)
     confounds = denoise.NONE
     if source.has_confounds:
@@ -368,6 +435,7 @@ def _denoised(
 
 
 def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
+    """Extract the signal of each ROI of a 4D scan."""
     scan = open_scan(source.path)
     tr = repetition_time(scan, source.sidecar_tr, request.tr)
     in_rois = np.diff(weights_on(atlas, scan.grid).indptr) > 0
@@ -388,6 +456,7 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 def _warnings(
     source: Source, scan: ScanHeader, request: FCRequest, nan_voxels: int
 ) -> tuple[str, ...]:
+    """Return the warnings of a 4D scan; `nan_voxels` counts voxels of ROIs that are NaN somewhere."""
     warnings = []
     if scan.scanner_space and source.tool == "nifti":
         warnings.append(
@@ -399,13 +468,14 @@ def _warnings(
 def _denoising_warnings(
     source: Source, request: FCRequest, nan_voxels: int
 ) -> tuple[str, ...]:
+    """Return warnings of voxels that were left out and of confounds that are missing."""
     warnings = []
     if nan_voxels:
         warnings.append(f"{nan_voxels} NaN voxels inside ROIs left out")
     denoising = request.denoising
     if denoising.parameters and not (source.denoised or source.has_confounds):
         warnings.append(
-            f"no confounds beside the scan: '{denoising.name}' takes out none, only trend and band"
+            f"no confounds beside the scan: '{denoising.name}' removes none, only trend and band"
         )
     return tuple(warnings)
 
@@ -417,13 +487,13 @@ class Signals(NamedTuple):
     Attributes
     ----------
     series : ndarray of shape (n_volumes, n_rois), float64
-        NaN columns where coverage is too low.
+        A column of NaN for a ROI with too low coverage.
     coverage : ndarray of shape (n_rois,)
-        Share of the ROI that lies in view, times the share of its voxels there that are good.
+        Share of the ROI in the field of view, times the share of its voxels there that are good.
     carpet : ndarray of shape (n_rows, n_volumes), float32
-        At most `CARPET_VOXELS` voxels of ROIs, ROI by ROI, then samples of the tissues.
+        Signals of at most `CARPET_VOXELS` voxels of ROIs, ROI by ROI, then samples of the tissues.
     notes : mapping
-        ``NaNVoxels`` and ``VoxelsInROIs``.
+        Numbers of voxels in ROIs that are NaN somewhere (``NaNVoxels``), and in all (``VoxelsInROIs``).
     quality : RunQuality
     """
 
@@ -444,8 +514,8 @@ def roi_means(
 ) -> Signals:
     """Compute the signal of every ROI over its good voxels: their mean, or that of a weighted map.
 
-    A voxel is good when it lies in the field of view and the brain mask, is finite in every
-    volume and is not constant. The voxels of the ROIs alone are held in memory.
+    A voxel is good if it lies in the field of view and in the brain mask, is finite in every volume and is
+    not constant. Only voxels of ROIs are held in memory.
 
     Parameters
     ----------
@@ -454,16 +524,16 @@ def roi_means(
     mask : Path or None
         Brain mask.
     min_coverage : float
-        Coverage below which an ROI is empty.
+        Coverage below which a ROI counts as one without signal.
     tissues : mapping of str to ndarray of int, optional
         Voxels that the carpet shows besides those of ROIs, as `tissue_voxels` returns them.
     drop : int
-        Volumes at the start that measures of quality leave out.
+        Number of volumes at the start that measures of quality leave out.
 
     Raises
     ------
     DataError
-        The affine puts the scan outside MNI space.
+        If the affine puts the scan outside MNI space.
     """
     weights = weights_on(atlas, scan.grid)
     inside = np.diff(weights.indptr) > 0
@@ -474,28 +544,28 @@ def roi_means(
     _in_mni(atlas, int((weights_inside.sum(axis=0) > 0).sum()))
     tissues = tissues or {}
     wanted = np.concatenate([flat, *tissues.values()])
-    everything, mean = read_voxels_and_mean(scan, wanted)
-    voxels = everything[: len(flat)]
+    signals, mean = read_voxels_and_mean(scan, wanted)
+    voxels = signals[: len(flat)]
     finite = np.isfinite(voxels).all(axis=1)
     changing = np.ptp(voxels[finite], axis=1) > 0
     good = np.flatnonzero(finite)[changing]
     roi = weights_inside[good].argmax(axis=1)
     good = good[np.argsort(roi, kind="stable")]
     total = np.maximum(weights.sum(axis=0), 1e-12)
-    seen = weights_inside[good].sum(axis=0) / total
-    coverage = seen * share_in_view(atlas, scan.grid)
+    good_share = weights_inside[good].sum(axis=0) / total
+    coverage = good_share * share_in_view(atlas, scan.grid)
     series = _signals(weights_inside[good], voxels[good])
     series[:, (coverage < min_coverage) | (coverage == 0)] = np.nan
     rows = _evenly(len(good), CARPET_VOXELS)
     columns = np.sort(roi)[rows]
-    carpet = np.concatenate([voxels[good[rows]], everything[len(flat) :]])
+    carpet = np.concatenate([voxels[good[rows]], signals[len(flat) :]])
     notes = {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
-    of_tissue = [name for name, chosen in tissues.items() for _ in chosen]
+    tissue_rows = [name for name, chosen in tissues.items() for _ in chosen]
     steady = voxels[good][:, drop:]
     tsnr = temporal_snr(steady, weights_inside[good])
     quality = RunQuality(
-        (*(atlas.roi_names[column] for column in columns), *of_tissue),
-        (*roi_groups(atlas, columns), *of_tissue),
+        (*(atlas.roi_names[column] for column in columns), *tissue_rows),
+        (*roi_groups(atlas, columns), *tissue_rows),
         mean,
         scan.affine,
         tsnr,
@@ -510,12 +580,21 @@ def _evenly(n: int, most: int) -> np.ndarray:
 
 
 def _signals(weights: "csr_array", voxels: np.ndarray) -> np.ndarray:
-    r"""Solve for signals s (T, n_rois) of voxels x (n, T) by least squares on the weights W (n, n_rois).
+    r"""Compute the signals s of ROIs from voxels x by least squares on the weights W.
 
     .. math:: \min_s \lVert x_t - W s_t \rVert^2
 
-    for every volume t: of labels the mean of each ROI, of weighted maps what nilearn's
-    ``NiftiMapsMasker`` computes.
+    for every volume t. For labels this is the mean over each ROI, for weighted maps it is the result of
+    nilearn's ``NiftiMapsMasker``.
+
+    Parameters
+    ----------
+    weights : csr_array of shape (n_voxels, n_rois)
+    voxels : ndarray of shape (n_voxels, n_volumes)
+
+    Returns
+    -------
+    ndarray of shape (n_volumes, n_rois)
     """
     blocks = np.array_split(voxels, voxels.shape[1] // VOLUMES_AT_ONCE + 1, axis=1)
     sums = np.hstack([weights.T @ block for block in blocks])
@@ -524,6 +603,7 @@ def _signals(weights: "csr_array", voxels: np.ndarray) -> np.ndarray:
 
 
 def _in_mni(atlas: Atlas, n_inside: int) -> None:
+    """Raise `DataError` if fewer than half of the ROIs, `n_inside`, lie inside the scan."""
     if n_inside >= atlas.n_rois / 2:
         return
     raise DataError(

@@ -1,8 +1,8 @@
-"""Quality of a group: the table of measures, flagged subjects, and QC-FC.
+"""Quality of a group of subjects: the table of measures, flagged subjects, and QC-FC.
 
-QC-FC is the correlation, over subjects, of each edge with head motion (Power et al. 2012;
-Ciric et al. 2017). Good denoising brings it to what chance would give. It is computed within sites:
-site means of FC and of motion are removed first, because scanners differ in both.
+QC-FC is the correlation, over subjects, of each edge with head motion (Power et al. 2012; Ciric et al. 2017).
+Good denoising reduces it to the size expected by chance. It is computed within sites: the means of each site
+are subtracted from FC and from motion first, because scanners differ in both. FD is framewise displacement.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.matrix_files import column_of
 from fcforge.imaging.people import SITE_COLUMNS
 
-LEAST_SUBJECTS = 10  # for a correlation with motion
-LEAST_DOF = 8
-LEAST_AT_SITE = 8  # subjects, to call one of them unusual
+LEAST_SUBJECTS = 10  # subjects that QC-FC needs
+LEAST_DOF = 8  # degrees of freedom that QC-FC needs
+LEAST_AT_SITE = 8  # subjects of a site needed to call one of them unusual
 EDGES_AT_ONCE = 20_000
-HIGH_FD_MM = 0.5
-HIGH_FD_SHARE = 0.2
-ROBUST_SDS = 3.5
-MAD_TO_SD = 1.4826
+HIGH_FD_MM = 0.5  # above it FD is high
+HIGH_FD_SHARE = 0.2  # share of volumes with high FD above which a subject is flagged
+ROBUST_SDS = 3.5  # distance from the median above which a value is unusual
+MAD_TO_SD = 1.4826  # median absolute deviation to standard deviation, for normal values
 
 
 class Measure(NamedTuple):
@@ -33,12 +33,13 @@ class Measure(NamedTuple):
     Attributes
     ----------
     column : str
-        In quality.tsv.
+        Column of quality.tsv.
     title, meaning : str
         Name and explanation on the page.
     unit : str
         "" for none.
     digits : int
+        Decimals to show.
     tail : {"low", "high", "both", ""}
         Side on which an unusual value is flagged; "" for neither.
     """
@@ -94,7 +95,7 @@ MEASURES = (
         "low",
     ),
 )
-# Columns of quality.tsv in order; the measures above and what flags rest on.
+# Measures in quality.tsv, in order: those above, and those that flags are computed from.
 COLUMNS = (
     "mean_fd",
     "high_fd_share",
@@ -146,11 +147,11 @@ class MotionLink(NamedTuple):
     r : ndarray of shape (n_edges,)
         Correlation over subjects within sites; NaN where it cannot be computed.
     median : float
-        Median of its size.
+        Median of its absolute value over edges.
     share_significant : float
-        Share of edges with p < 0.05, uncorrected: 0.05 by chance.
+        Share of edges with p < 0.05, uncorrected; 0.05 is expected by chance.
     with_distance : float
-        Spearman's correlation of r with the distance between the ROIs; NaN without places.
+        Spearman's correlation of r with the distance between the ROIs; NaN where their centres are unknown.
     """
 
     r: np.ndarray
@@ -165,16 +166,17 @@ class QCFC(NamedTuple):
     Attributes
     ----------
     n_subjects, n_sites : int
-        Subjects with FC and known motion, and their sites.
+        Numbers of subjects with FC and known motion, and of their sites.
     expected_median : float
-        Median size of a correlation by chance, with as many degrees of freedom.
+        Median absolute correlation expected by chance, with as many degrees of freedom.
     distance : ndarray of shape (n_edges,), or of shape (0,)
-        Between the centres of the ROIs in mm; empty where these are unknown.
+        Distances between the centres of the ROIs in mm; empty where these are unknown.
     after : MotionLink or None
+        Correlations after denoising.
     before : MotionLink or None
-        None where fcforge did not denoise.
+        Correlations before denoising; None where fcforge did not denoise.
     problem : str
-        Reason why it cannot be computed, as a sentence; then `after` is None.
+        Reason why QC-FC cannot be computed, as a sentence; `after` is None then. "" for none.
     """
 
     n_subjects: int
@@ -202,27 +204,37 @@ class GroupQuality(NamedTuple):
 
 
 def matrices_path(out: Path, label: str, atlas: str) -> Path:
-    """Return the path of the stored `Matrices` of a subject, in the folder of logs."""
+    """Return the path of the stored `Matrices` of a subject, in the folder of logs.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    label : str
+        BIDS label of the subject.
+    atlas : str
+        Name of the atlas.
+    """
     return out / "logs" / "quality" / f"sub-{label}_atlas-{atlas}.npz"
 
 
 def quality_table(
     people: pd.DataFrame, measures: Mapping[str, Mapping[str, float | None]]
 ) -> pd.DataFrame:
-    """Return measures and flags of every subject.
+    """Return measures and flags of every subject (`GroupQuality.table`).
 
     Parameters
     ----------
     people : DataFrame
-        participants.tsv.
+        Rows of participants.tsv.
     measures : mapping of participant_id to mapping of column to value
-        None where a value is unknown.
+        Measures of each subject; None where a value is unknown.
     """
     columns = list(people.columns)
     site = column_of(columns, SITE_COLUMNS) if len(people) else None
     rows = {
-        who: {name: measures.get(who, {}).get(name) for name in COLUMNS}
-        for who in (people["participant_id"] if len(people) else ())
+        subject: {name: measures.get(subject, {}).get(name) for name in COLUMNS}
+        for subject in (people["participant_id"] if len(people) else ())
     }
     table = pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS, dtype=float)
     table.insert(0, "participant_id", list(rows))
@@ -234,15 +246,26 @@ def quality_table(
 
 
 def flags(table: pd.DataFrame) -> list[list[str]]:
-    """Return the reasons why each subject should be looked at.
+    """Return the reasons why each subject should be inspected.
 
-    A value is unusual when it lies more than `ROBUST_SDS` robust standard deviations (1.4826 times
-    the median absolute deviation) from the median of its site; sites below `LEAST_AT_SITE`
-    subjects are compared with nobody.
+    A value is unusual if it lies more than `ROBUST_SDS` robust standard deviations (1.4826 times the median
+    absolute deviation) from the median of its site. In a site of fewer than `LEAST_AT_SITE` subjects no value
+    is called unusual.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Measures of every subject, and its site where known.
+
+    Returns
+    -------
+    list of list of str
+        Reasons for each row; an empty list for none.
     """
     reasons: list[list[str]] = [[] for _ in range(len(table))]
 
     def add(mask: np.ndarray, text: str) -> None:
+        """Add a reason to the rows where `mask` is true."""
         for row in np.flatnonzero(mask):
             reasons[row].append(text)
 
@@ -268,7 +291,19 @@ def flags(table: pd.DataFrame) -> list[list[str]]:
 
 
 def _unusual(values: np.ndarray, sites: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which values are unusually low and high for their site."""
+    """Return which values are unusually low and which are unusually high for their site.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        NaN where unknown.
+    sites : ndarray of shape (n,)
+        Site of each value as a number.
+
+    Returns
+    -------
+    low, high : ndarray of bool, shape (n,)
+    """
     low, high = np.zeros((2, len(values)), dtype=bool)
     for site in np.unique(sites):
         here = (sites == site) & np.isfinite(values)
@@ -283,6 +318,7 @@ def _unusual(values: np.ndarray, sites: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _site_codes(table: pd.DataFrame) -> np.ndarray:
+    """Return the site of every row as a number; 0 for all where the table has no sites."""
     if "site" not in table:
         return np.zeros(len(table), dtype=int)
     return np.unique(table["site"].astype(str), return_inverse=True)[1]
@@ -295,7 +331,7 @@ def qc_fc(table: pd.DataFrame, stored: Sequence[Matrices | None], atlas: Atlas) 
     Parameters
     ----------
     table : DataFrame
-        Of `quality_table`.
+        From `quality_table`.
     stored : sequence of Matrices or None
         FC of each row; None where it is not stored.
     atlas : Atlas
@@ -328,7 +364,21 @@ def qc_fc(table: pd.DataFrame, stored: Sequence[Matrices | None], atlas: Atlas) 
 def _problem(
     fd: np.ndarray, codes: np.ndarray, usable: np.ndarray, dof: int, with_sites: bool
 ) -> str:
-    """Return the reason against QC-FC, "" for none."""
+    """Return the reason why QC-FC cannot be computed, as a sentence; "" for none.
+
+    Parameters
+    ----------
+    fd : ndarray of shape (n,)
+        Mean framewise displacement of each subject; NaN where unknown.
+    codes : ndarray of shape (n,)
+        Site of each subject as a number.
+    usable : ndarray of bool, shape (n,)
+        Subjects with FC, known motion and another such subject at their site.
+    dof : int
+        Degrees of freedom of the correlations.
+    with_sites : bool
+        Whether sites are known.
+    """
     n = int(usable.sum())
     if not np.isfinite(fd).any():
         return (
@@ -351,7 +401,7 @@ def _problem(
 
 
 def _within_sites(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Return values (n, k) less the mean of their site."""
+    """Subtract from values (n, k) of n subjects the mean of their site; `codes` (n,) are the sites."""
     out = np.array(values, dtype=np.float64)
     for code in np.unique(codes):
         out[codes == code] -= out[codes == code].mean(axis=0)
@@ -365,7 +415,21 @@ def _link(
     dof: int,
     distance: np.ndarray,
 ) -> MotionLink:
-    """Correlate edges with motion; edges that any subject lacks are left out."""
+    """Correlate edges with motion; an edge that is missing in any subject is left out.
+
+    Parameters
+    ----------
+    matrices : sequence of ndarray of shape (n_edges,)
+        Edges of each subject.
+    motion : ndarray of shape (n_subjects,)
+        Mean framewise displacement less the mean of the site.
+    codes : ndarray of shape (n_subjects,)
+        Site of each subject as a number.
+    dof : int
+        Degrees of freedom of the correlations.
+    distance : ndarray of shape (n_edges,), or of shape (0,)
+        Distances between the ROIs of each edge; empty where unknown.
+    """
     from scipy.stats import spearmanr
     from scipy.stats import t as student
 
@@ -375,9 +439,9 @@ def _link(
         part = slice(start, start + EDGES_AT_ONCE)
         edges = np.stack([m[part] for m in matrices]).astype(np.float64)
         z = _within_sites(np.arctanh(np.clip(edges, -0.999999, 0.999999)), codes)
-        size = np.sqrt((z**2).sum(axis=0) * (motion**2).sum())
+        norms = np.sqrt((z**2).sum(axis=0) * (motion**2).sum())
         with np.errstate(invalid="ignore", divide="ignore"):
-            r[part] = np.where(size > 1e-9, motion @ z / size, np.nan)
+            r[part] = np.where(norms > 1e-9, motion @ z / norms, np.nan)
     known = np.isfinite(r)
     if not known.any():
         return MotionLink(r, np.nan, np.nan, np.nan)
@@ -391,7 +455,7 @@ def _link(
 
 
 def _chance_median(dof: int) -> float:
-    """Return the median size of a correlation of unrelated values."""
+    """Return the median absolute correlation of unrelated values with `dof` degrees of freedom."""
     from scipy.stats import t as student
 
     middle = student.ppf(0.75, dof)
@@ -399,7 +463,7 @@ def _chance_median(dof: int) -> float:
 
 
 def _distances(atlas: Atlas) -> np.ndarray:
-    """Return distances between the ROIs' centres in mm, upper triangle; empty where unknown."""
+    """Return the distance between the ROIs of each edge in mm (n_edges,); empty where unknown."""
     places = atlas.places
     if not len(places):
         return np.zeros(0)

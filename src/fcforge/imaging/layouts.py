@@ -1,7 +1,8 @@
 """File layouts of fMRIPrep, XCP-D, C-PAC, DPABI, HALFpipe, the HCP and plain folders; choice of runs.
 
-`LAYOUTS` lists the file names of each tool; `find_sources` turns a folder into `Source` records, one per run.
-Of the files themselves only sidecars are read.
+`LAYOUTS` lists the file names of each tool. `find_sources` turns a folder into `Source` records, one per run.
+Entities are the parts ``key-value`` of a BIDS file name, such as ``task-rest``. A sidecar is the JSON file of
+the same name beside a data file; only sidecars are opened here.
 """
 
 import json
@@ -21,7 +22,7 @@ from fcforge.imaging import cifti
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest, Kind
 
-# Those that tell scans apart, in the order of BIDS.
+# Entities that distinguish scans, in the order of BIDS.
 ENTITIES = (
     "sub",
     "ses",
@@ -41,19 +42,20 @@ _ENTITY = re.compile(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
 @dataclass(frozen=True)
 class Source:
-    """One run of one subject, as a tool left it.
+    """Input file of one run of one subject.
 
     Attributes
     ----------
     path : Path
         4D scan, dense CIFTI series, ROI time series or connectivity matrix.
     kind : {"scan", "series", "matrix"}
+        A dense CIFTI series is a scan, too.
     tool : str
-        Layout it was found in.
+        Layout in which it was found, a key of `LAYOUTS`.
     entities : mapping
-        By their short BIDS names; ``sub``, without the prefix ``sub-``, is always there.
+        Entities by their short BIDS names. ``sub``, without the prefix ``sub-``, is always there.
     motion : Path or None
-        Table with framewise displacement.
+        Table with framewise displacement; None if there is none.
     """
 
     path: Path
@@ -64,7 +66,7 @@ class Source:
 
     @property
     def subject(self) -> str:
-        """Without the prefix ``sub-``."""
+        """Name of the subject without the prefix ``sub-``."""
         return self.entities["sub"]
 
     def entity_values(self, *keys: str) -> tuple[str, ...]:
@@ -73,12 +75,12 @@ class Source:
 
     @property
     def denoised(self) -> bool:
-        """Whether the tool has regressed and filtered; nothing more is taken out then."""
+        """Whether the tool has regressed confounds and filtered; fcforge then does neither."""
         return self.tool not in ("fmriprep", "hcp", "nifti")
 
     @property
     def has_confounds(self) -> bool:
-        """Whether confounds lie beside it, as fMRIPrep writes them."""
+        """Whether the tool writes a table of confounds beside the scan, as fMRIPrep does."""
         return self.tool == "fmriprep"
 
     @property
@@ -93,7 +95,7 @@ class Source:
 
     @property
     def mask(self) -> Path | None:
-        """Brain mask beside it, where fMRIPrep wrote one."""
+        """Brain mask beside the scan, if fMRIPrep wrote one."""
         name = re.sub(r"_desc-\w+_bold", "_desc-brain_mask", self.path.name)
         mask = self.path.with_name(name)
         if self.is_dense:
@@ -119,7 +121,7 @@ def entities(name: str) -> dict[str, str]:
 
 
 def stem_of(name: str) -> str:
-    """Return the file name up to its first dot, so that ``.nii.gz`` goes as a whole."""
+    """Return the file name up to its first dot, which removes ``.nii.gz`` as a whole."""
     return name.split(".")[0]
 
 
@@ -129,12 +131,12 @@ def sidecar_of(path: Path) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return names and values of a JSON file; nothing where there is no file.
+    """Return names and values of a JSON file; an empty dictionary if it does not exist.
 
     Raises
     ------
     DataError
-        Not JSON, or not an object of names and values.
+        If the file is not JSON, or not an object of names and values.
     """
     if not path.exists():
         return {}
@@ -143,15 +145,17 @@ def read_json(path: Path) -> dict[str, Any]:
     except (
         ValueError,
         RecursionError,
-    ) as error:  # no text, too deep, too long a number
+    ) as error:  # no text, too deeply nested, too long a number
         raise DataError(f"not JSON ({error}).", where=path) from None
     if not isinstance(content, dict):
-        raise DataError("has no names and values, as a BIDS sidecar has.", where=path)
+        raise DataError(
+            "the file holds no names and values, which a BIDS sidecar has.", where=path
+        )
     return content
 
 
 def is_nifti(path: Path) -> bool:
-    """Return whether a name ends as that of a NIfTI volume does, not of a CIFTI file."""
+    """Return whether a path has the ending of a NIfTI volume and not of a CIFTI or other file."""
     volume = path.name.endswith((".nii", ".nii.gz"))
     return volume and not re.search(r"[.][a-z]+[.]nii$", path.name)
 
@@ -161,13 +165,13 @@ def nifti_files(root: Path, pattern: str) -> Iterator[Path]:
     return filter(is_nifti, root.glob(f"{pattern}.nii*"))
 
 
-# words in the name of the tool that made a folder, and its layout
+# parts of the name of the tool that made a folder, and the layout of each
 TOOLS = {"halfpipe": "halfpipe", "xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
 TO_MNI = (
     "Raw scans: `fcforge preprocess` first. fMRIPrep: --output-spaces MNI152NLin2009cAsym. "
     "If it is in MNI space after all: --layout nifti."
 )
-# Names of files that are something else.
+# Names of files that are neither a scan of the brain's activity nor a time series.
 _NOT_SCAN = re.compile(
     "mask|dseg|^atlas-|_(T1w|T2w|FLAIR|PDw|dwi|epi|sbref|magnitude1|phasediff)$"
 )
@@ -179,24 +183,25 @@ _NOT_SERIES = re.compile(
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one kind in a tool's folder.
+    """Names of one kind of input file in a tool's folder.
 
     Attributes
     ----------
     pattern : str
-        Below the folder.
+        Glob pattern of the files, relative to the folder.
     kind : {"scan", "series", "matrix"}
     run : str
-        Part of the file name that follows the name of the run, as a regular expression.
+        Regular expression for the parts of the file name that do not belong to the name of the run.
     motion : tuple of str
-        Names of the motion table, with ``{}`` for the name of the run, newest version of the tool
+        Glob patterns of the motion table, with ``{}`` for the name of the run, newest version of the tool
         first; empty for tools that write none.
     motion_folder : callable
-        Returns the folder of the motion table of a file; by default that of the file.
+        Takes the path of a file and returns the folder of its motion table; by default the file's folder.
     of_atlas : bool
-        The file name has to contain the requested atlas.
+        Whether the file name must contain the requested atlas.
     about : callable
-        Entities that the file name lacks, or None where the file is not of this kind.
+        Takes a path and the request. Returns entities that the file name lacks, or None if the file is not of
+        this kind.
     """
 
     pattern: str
@@ -208,7 +213,7 @@ class Files:
     about: Callable[[Path, FCRequest], dict[str, str] | None] = lambda path, request: {}
 
     def takes(self, path: Path, request: FCRequest) -> bool:
-        """Return whether a file can be of this kind: by its ending, and by its atlas."""
+        """Return whether a file can be of this kind, by the ending and the atlas in its name."""
         if self.kind == "scan":
             dense = cifti.ending_of(path) == cifti.DENSE
             return dense if request.dense else is_nifti(path)
@@ -227,14 +232,17 @@ class Files:
 
 
 def _of_fmriprep(path: Path) -> Path:
-    """Return the folder of fMRIPrep's confounds beside HALFpipe's own folder."""
+    """Return the folder of fMRIPrep's confounds for a file of HALFpipe, which lies beside it."""
     func = next(p for p in path.parents if p.name == "func")
     top = next(p for p in path.parents if p.name.startswith("sub-")).parent
     return top.parent / "fmriprep" / func.relative_to(top)
 
 
 def _fmriprep(path: Path, request: FCRequest) -> dict[str, str] | None:
-    """Take preprocessed scans in MNI space, or those that ICA-AROMA denoised where it is asked for."""
+    """Accept preprocessed scans in MNI space, or those denoised by ICA-AROMA if it is requested.
+
+    Like all functions of `Files.about`, it returns missing entities, or None for a file to leave out.
+    """
     named = entities(path.name)
     wanted = "smoothAROMAnonaggr" if request.aroma else "preproc"
     if request.dense:
@@ -244,7 +252,7 @@ def _fmriprep(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 def _hcp(path: Path, request: FCRequest) -> dict[str, str] | None:
-    """Take the scans of the Human Connectome Project's own folders, which name no subject."""
+    """Accept scans in the folders of the Human Connectome Project, whose names have no entities."""
     stem = stem_of(path.name)
     run = path.parent.name
     plain = stem == run and path.name.startswith(f"{stem}.nii")
@@ -259,6 +267,7 @@ def _hcp(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 def _dpabi(path: Path, request: FCRequest) -> dict[str, str] | None:
+    """Accept DPABI's time series, ``ROISignals_SUBJECT.txt`` or ``.mat``."""
     if path.suffix not in (".mat", ".txt"):
         return None
     if path.suffix == ".mat" and path.with_suffix(".txt").exists():
@@ -268,6 +277,7 @@ def _dpabi(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
+    """Accept scans in a plain folder; raise `DataError` for one whose name states another space."""
     name = stem_of(path.name)
     if _NOT_SCAN.search(name) or path.name.endswith("series.nii"):
         return None
@@ -283,6 +293,7 @@ def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 def _series(path: Path, request: FCRequest) -> dict[str, str] | None:
+    """Accept time series in a plain folder, unless their names state another atlas."""
     other_atlas = _atlas_of(path) and not _names_atlas(path, request.atlas)
     excluded = other_atlas or _NOT_SERIES.search(path.name.lower())
     known = path.suffix.lower() in SUFFIXES or path.name.endswith(cifti.SERIES)
@@ -294,6 +305,7 @@ def _series(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 def _matrix(path: Path, request: FCRequest) -> dict[str, str] | None:
+    """Accept connectivity matrices in a plain folder, unless their names state another atlas."""
     if _atlas_of(path) and not _names_atlas(path, request.atlas):
         return None
     stem = re.sub(r"_(correlation|boldmap|conmat|fc)$", "", stem_of(path.name))
@@ -301,14 +313,20 @@ def _matrix(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 def _xcpd_matrix(path: Path, request: FCRequest) -> dict[str, str] | None:
-    """Take matrices of Pearson correlations; older versions named the measure, not the statistic."""
+    """Accept XCP-D's matrices of Pearson correlations.
+
+    Older versions have the entity ``measure``, newer ones ``stat``.
+    """
     named = entities(path.name)
     statistic = named.get("stat", named.get("measure", "pearsoncorrelation"))
     return {} if statistic == "pearsoncorrelation" else None
 
 
 def _xcpd_series(path: Path, request: FCRequest) -> dict[str, str] | None:
-    """Take series of means; HALFpipe's names have a feature and no space, XCP-D's have a space."""
+    """Accept XCP-D's time series of means.
+
+    Series of HALFpipe in the same folder have a feature and no space in their names.
+    """
     named = entities(path.name)
     of_means = named.get("stat", "mean").startswith("mean")
     return {} if of_means and "space" in named and "feature" not in named else None
@@ -321,7 +339,7 @@ _FMRIPREP_MOTION = (
     "{}_desc-confounds_timeseries.tsv",
     "{}_desc-confounds_regressors.tsv",
 )
-# Where a tool has files of several kinds, a run is taken from the first that has it.
+# Where a tool writes files of several kinds, the first kind that has a run is used for it.
 LAYOUTS: dict[str, tuple[Files, ...]] = {
     "fmriprep": (
         Files(
@@ -403,12 +421,17 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
 
 
 def find_sources(request: FCRequest) -> list[Source]:
-    """Find all wanted runs below ``request.source``, sorted by subject and name.
+    """Find all requested runs below ``request.source``.
+
+    Returns
+    -------
+    list of Source
+        Sorted by subject and name.
 
     Raises
     ------
     DataError
-        Nothing found, or scans that are not in MNI space.
+        If nothing is found, or only scans that are not in MNI space.
     """
     root = request.source
     if not root.is_dir():
@@ -433,7 +456,7 @@ def find_sources(request: FCRequest) -> list[Source]:
 
 
 def _runs_of_layout(layout: str, request: FCRequest) -> list[Source]:
-    """Find every run except those in the output folder; the participants' table is no input."""
+    """Find every run of a layout, except files in the output folder and the table of participants."""
     skip = {request.out, request.participants}
     runs = dict[tuple[str, ...], list[Source]]()
     for files in LAYOUTS[layout]:
@@ -447,6 +470,7 @@ def _runs_of_layout(layout: str, request: FCRequest) -> list[Source]:
 
 
 def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
+    """Yield the input files of one kind; raise `DataError` for one that names no subject."""
     for path in request.source.glob(files.pattern):
         if not files.takes(path, request):
             continue
@@ -454,13 +478,16 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
         if assumed is not None:
             known = {**assumed, **entities(path.name)}
             if "sub" not in known:
-                hint = "Name it sub-LABEL_..., the label of letters and digits alone."
-                raise DataError("its name names no subject.", where=path, do=hint)
+                do = "Name it sub-LABEL_..., the label of letters and digits alone."
+                raise DataError("its name contains no subject.", where=path, do=do)
             yield Source(path, files.kind, layout, known, files.motion_of(path))
 
 
 def _require_aroma(sources: Sequence[Source], request: FCRequest) -> None:
-    """Refuse ICA-AROMA where fMRIPrep's scans of it are not there: nothing would be removed."""
+    """Raise `DataError` if ICA-AROMA is requested and there are no scans of fMRIPrep denoised by it.
+
+    Without them nothing would be removed.
+    """
     of_aroma = any(source.tool == "fmriprep" for source in sources)
     if request.aroma and not of_aroma:
         raise DataError(
@@ -480,12 +507,18 @@ def _require_own_folders(sources: Sequence[Source], root: Path) -> None:
                     raise DataError(
                         f"is named {key}-{named}, but lies in the folder {part}.",
                         where=source.path,
-                        do="Whose is it? Rename or move it; --skip-bids-validation goes by the name.",
+                        do="Rename or move it; --skip-bids-validation uses the file name.",
                     )
 
 
 def _one_task(sources: list[Source], request: FCRequest) -> list[Source]:
-    """Select the scans of the resting state, unless a task was requested or there is only one."""
+    """Return the files of the resting state; all files if a task is requested or there is only one.
+
+    Raises
+    ------
+    DataError
+        If there are several tasks and none of them is the resting state.
+    """
     tasks = sorted(
         {task for source in sources for task in source.entity_values("task")}
     )
@@ -503,7 +536,14 @@ def _one_task(sources: list[Source], request: FCRequest) -> list[Source]:
 
 
 def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
-    """Explain why no run is wanted, and list the runs that exist."""
+    """Return the error that explains why no run was accepted, with the alternatives in the folder.
+
+    Parameters
+    ----------
+    request : FCRequest
+    sources : list of Source
+        Runs that were found and did not fit the request.
+    """
     root = request.source
     tasks_and_sessions = {
         "task-{} ses-{}".format(*s.entity_values("task", "ses")) for s in sources
@@ -542,7 +582,7 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
 
 
 def _surfaces(root: Path, request: FCRequest) -> DataError | None:
-    """Explain what to do with dense CIFTI and GIFTI files, where there is nothing else."""
+    """Return the error that explains what to do with dense CIFTI or GIFTI files; None for others."""
     dense = next(root.glob(f"**/*{cifti.DENSE}"), None)
     volume = next(nifti_files(root, "**/*_bold"), None)
     gifti = next(root.glob("**/*.func.gii"), None) or next(root.glob("**/*.gii"), None)
@@ -581,6 +621,7 @@ def made_by(root: Path) -> str:
 
 
 def _atlas_of(path: Path) -> str:
+    """Return the value of ``seg-`` or ``atlas-`` in a file name, "" where it has neither."""
     named = entities(path.name)
     return named.get("seg") or named.get("atlas") or ""
 

@@ -1,7 +1,7 @@
-"""Numbers out of files: .npy, .npz, .csv, .tsv, .txt, .1D or .mat.
+"""Reading of matrices from files: .npy, .npz, .csv, .tsv, .txt, .1D or .mat.
 
-A damaged file gives one `DataError` that names it, whatever the reading library raises. A file
-that would fill the memory is refused by its headers, before anything is unpacked (`MemoryBudget`).
+A damaged file gives one `DataError` that names it, whatever the reading library raises. A file that would
+take too much memory is refused by the sizes in its headers, before anything is unpacked (`MemoryBudget`).
 """
 
 import math
@@ -33,7 +33,7 @@ VARIABLES = (
 T = TypeVar("T")
 MOST_GB = 4.0
 MOST_GB_SETTING = "FCFORGE_MAX_GB"
-CELL_BYTES = 110  # measured of parsed text
+CELL_BYTES = 110  # memory of a cell and of a line of parsed text, measured
 LINE_BYTES = 250
 SEPARATORS = [c for c in map(chr, range(0x3001)) if c.isspace() or c in ",;"]
 
@@ -41,8 +41,13 @@ SEPARATORS = [c for c in map(chr, range(0x3001)) if c.isspace() or c in ",;"]
 class MemoryBudget:
     """Memory that one file may take: `MOST_GB`, or the value of FCFORGE_MAX_GB in the environment.
 
-    A few megabytes of zeros can unpack to many gigabytes, so readers call `take` with the size that
-    a header announces before they allocate it.
+    A few megabytes of zeros can unpack to many gigabytes. So readers call `take` with the size that a header
+    states, before they allocate it.
+
+    Parameters
+    ----------
+    path : path
+        The file, for error messages.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -57,7 +62,7 @@ class MemoryBudget:
             ) from None
 
     def take(self, n_bytes: int) -> None:
-        """Raise `DataError` when the file asks for more than there is."""
+        """Charge `n_bytes`; raise `DataError` if the file then takes more than the limit."""
         self.taken += abs(n_bytes)
         if not self.taken <= self.most:
             most = memory(self.most)
@@ -67,12 +72,13 @@ class MemoryBudget:
             raise DataError(f"{problem} file.", where=self.path, do=hint)
 
     def take_npy(self, stream: IO[bytes]) -> None:
-        """Charge the array size stated in the header of an .npy, which numpy allocates before reading."""
+        """Charge the array size that the header of an .npy file states.
+
+        numpy would allocate it before it reads the values.
+        """
         npy = np.lib.format
-        old = npy.read_magic(stream) == (
-            1,
-            0,
-        )  # 3.0 differs from 2.0 in the letters of names only
+        # version 3.0 differs from 2.0 only in the encoding of names
+        old = npy.read_magic(stream) == (1, 0)
         read = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
         shape, _, dtype = read(stream)
         self.take(math.prod(shape) * dtype.itemsize)
@@ -90,9 +96,9 @@ def read_matrix_file(
     ----------
     path : str or Path
     variable : str, optional
-        Array inside an .npz or .mat file; without it the only matrix is taken.
+        Array inside an .npz or .mat file; by default the only matrix.
     customary : sequence of str
-        Names that are taken, in this order, where a file has several matrices.
+        Names to look for, in this order, where a file has several matrices.
 
     Returns
     -------
@@ -104,7 +110,7 @@ def read_matrix_file(
     Raises
     ------
     DataError
-        When the file is missing, truncated, too large, not numeric or holds no matrix.
+        If the file is missing, truncated, too large, not numeric, or holds no matrix.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -130,7 +136,7 @@ def read_matrix_file(
 
 
 def read_text(path: Path, parse: Callable[[str], T]) -> T:
-    """Read a text file with `parse`."""
+    """Return what `parse` makes of the text of a file; raise `DataError` if it cannot be read."""
     return _read(path, lambda *file: parse(_text(*file)))
 
 
@@ -140,7 +146,22 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 
 def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
-    """Return the column with the first accepted name that occurs, in any case; "" where there is none."""
+    """Return the column of a header that has the first possible of some accepted names.
+
+    Upper and lower case are equal.
+
+    Parameters
+    ----------
+    header : sequence of str
+        Columns of a table.
+    accepted : sequence of str
+        Names in lower case, preferred first.
+
+    Returns
+    -------
+    str
+        The column as the header has it; "" if it has none of the names.
+    """
     lower = {name.lower(): name for name in reversed(header)}
     return next((lower[name] for name in accepted if name in lower), "")
 
@@ -158,7 +179,18 @@ def read_mat(path: str | Path) -> dict[str, Any]:
 
 
 def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
-    """Read a file with `parse`; every exception becomes one `DataError`."""
+    """Read a file with `parse` and turn every exception into one `DataError`.
+
+    Parameters
+    ----------
+    path : Path
+    parse : callable
+        Takes the opened file and its memory budget.
+
+    Returns
+    -------
+    The result of `parse`.
+    """
     if not path.is_file():
         raise DataError(
             "no such file.", where=path, do="Check the name and the folder."
@@ -173,18 +205,22 @@ def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
         problem = f"cannot be read ({reason.splitlines()[0]})."
         hint = "The file is damaged or cut off; make it again."
         if "allow_pickle" in reason:
-            problem = "holds pickled objects, which are not read (they can run code)."
+            problem = "the file holds pickled objects, which are not read (they can run code)."
             hint = "Save plain arrays."
         raise DataError(problem, where=path, do=hint) from error
 
 
 def _bytes(stream: IO[bytes], budget: MemoryBudget) -> bytes:
+    """Read all bytes of a file within the memory budget."""
     budget.take(os.fstat(stream.fileno()).st_size)
     return stream.read()
 
 
 def _text(stream: IO[bytes], budget: MemoryBudget) -> str:
-    """Read the text of a file within the memory budget (cells take many times their bytes)."""
+    """Read the text of a file within the memory budget.
+
+    Parsed cells take many times their bytes in the file, so the number of cells is charged.
+    """
     text = decoded(_bytes(stream, budget))
     cells = sum(map(text.count, SEPARATORS))
     budget.take(CELL_BYTES * cells + LINE_BYTES * text.count("\n"))
@@ -192,12 +228,14 @@ def _text(stream: IO[bytes], budget: MemoryBudget) -> str:
 
 
 def _parse_npy(stream: IO[bytes], budget: MemoryBudget) -> np.ndarray:
+    """Return the array of an .npy file."""
     budget.take_npy(stream)
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def _parse_npz(stream: IO[bytes], budget: MemoryBudget) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz file by name."""
     with zipfile.ZipFile(stream) as archive:
         for name in archive.namelist():
             with archive.open(name) as member:
@@ -208,7 +246,7 @@ def _parse_npz(stream: IO[bytes], budget: MemoryBudget) -> dict[str, np.ndarray]
 
 
 def _as_words(array: np.ndarray) -> np.ndarray:
-    """Decode bytes in which MATLAB and HDF5 store words."""
+    """Decode an array of bytes, in which MATLAB and HDF5 store words; return other arrays as they are."""
     if array.dtype.kind != "S":
         return array
     return np.char.decode(array, "utf-8", "replace")
@@ -220,7 +258,23 @@ def _pick(
     variable: str | None,
     customary: Sequence[str],
 ) -> np.ndarray:
-    """Return the array named `variable`, or the only matrix, or the first with a customary name."""
+    """Return the array named `variable`; without it the only matrix, or the first with a customary name.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        Arrays of the file.
+    path : Path
+        The file, for error messages.
+    variable : str or None
+    customary : sequence of str
+        Names to look for where there are several matrices.
+
+    Raises
+    ------
+    DataError
+        If there is no such array, no matrix, or several without a customary name.
+    """
     matrices = {}
     for name, array in arrays.items():
         plain = array.ndim == 2 and array.dtype.kind in "fiu"
@@ -229,7 +283,7 @@ def _pick(
     for name in matrices if len(matrices) == 1 else customary:
         if name in matrices:
             return matrices[name]
-    problem = f"{len(matrices) or 'no'} matrices, not one"
+    problem = f"{len(matrices) or 'no'} matrices, where one is expected"
     if variable:
         problem = f"no array '{variable}'"
     raise DataError(
@@ -240,7 +294,15 @@ def _pick(
 
 
 def roi_names_in(arrays: Mapping[str, Any], n_rois: int) -> tuple[str, ...]:
-    """Return ROI names beside a matrix, also of CONN (``names``, ``names2``); empty without them."""
+    """Return the ROI names that a file has beside its matrix; empty if it has none.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array
+        Arrays of the file. CONN names them ``names`` or ``names2``.
+    n_rois : int
+        Number of names that is required.
+    """
     for key in ("roi_names", "roi_ids", "names2", "names"):
         candidate = np.asarray(arrays.get(key, ()))
         if candidate.dtype.kind in "UOiu" and candidate.size == n_rois:

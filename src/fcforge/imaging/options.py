@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise
 
 
-# Options that act only where fcforge denoises.
+# Options that have an effect only where fcforge denoises.
 DENOISING = ("denoise", "high_pass", "low_pass", "fd_threshold")
 
 
@@ -22,7 +22,10 @@ Kind = Literal["scan", "series", "matrix"]
 
 
 class InputFile(Protocol):
-    """A file of one run, as the options see it: `fcforge.imaging.layouts.Source`."""
+    """An input file of one run, with what options depend on.
+
+    `fcforge.imaging.layouts.Source` is the only implementation.
+    """
 
     @property
     def path(self) -> Path:
@@ -41,7 +44,7 @@ class InputFile(Protocol):
 
     @property
     def entities(self) -> Mapping[str, str]:
-        """BIDS entities of the name, by their short names."""
+        """BIDS entities of the name (``task-rest`` has the key task), by their short names."""
         ...
 
     def entity_values(self, *keys: str) -> tuple[str, ...]:
@@ -52,7 +55,7 @@ class InputFile(Protocol):
 @limits(tr=above(0))
 @dataclass(frozen=True)
 class ImagingRequest(Request):
-    """Options that both commands share."""
+    """Options that `fcforge fc` and `fcforge preprocess` share."""
 
     source: Path = option(metavar="IN", help="Folder with the scans or time series.")
     out: Path = option(metavar="OUT", help="Output folder.")
@@ -156,7 +159,7 @@ class FCRequest(ImagingRequest):
 
     @cached_property
     def denoising(self) -> "Denoise":
-        """Method, band and thresholds as `clean_series` takes them."""
+        """Denoising method with its band and thresholds, for `fcforge.imaging.denoise`."""
         from fcforge.imaging.denoise import make_denoise
 
         band = (self.high_pass or None, self.low_pass or None)
@@ -164,16 +167,21 @@ class FCRequest(ImagingRequest):
 
     @property
     def dense(self) -> bool:
-        """Whether the atlas is a CIFTI parcellation, whose scans are dense series."""
+        """Whether the atlas is a CIFTI parcellation, so that scans are dense CIFTI series."""
         return self.atlas.endswith(".dlabel.nii")
 
     @property
     def aroma(self) -> bool:
-        """Whether the scans that ICA-AROMA denoised are asked for."""
+        """Whether scans that ICA-AROMA has denoised are requested."""
         return "ica_aroma" in self.denoise.split("+")
 
     def settings_of(self, runs: Sequence[InputFile]) -> dict[str, Any]:
-        """Return the settings that took part in making FC of these runs, for its sidecar and page."""
+        """Return the settings that have an effect on the FC of these runs, for its sidecar and page.
+
+        Parameters
+        ----------
+        runs : sequence of InputFile
+        """
         names = ["drop", "max_empty"]
         kinds = {run.kind for run in runs}
         names += ["min_coverage"] if "scan" in kinds else []
@@ -196,10 +204,18 @@ class FCRequest(ImagingRequest):
         return {role.strip(): name.strip() for role, equals, name in pairs if equals}
 
     def unused_options(self, runs: Sequence[InputFile]) -> list[str]:
-        """Return the given options that have no effect on these runs, as typed: ``--denoise``.
+        """Return the options that the user gave and that have no effect on these runs.
 
-        Options that only state what is done anyway (``--denoise none``, ``--high-pass 0``) are
-        not listed.
+        Options that ask for nothing (``--denoise none``, ``--high-pass 0``) are not listed.
+
+        Parameters
+        ----------
+        runs : sequence of InputFile
+
+        Returns
+        -------
+        list of str
+            Options as typed, such as ``--denoise``.
         """
         used = {*self.settings_of(runs)}
         if not all(run.denoised for run in runs):
@@ -213,7 +229,7 @@ class FCRequest(ImagingRequest):
         ]
 
     def takes(self, source: InputFile) -> bool:
-        """Return whether a file is wanted; an empty string accepts any."""
+        """Return whether the options accept a file; an option that is an empty string accepts any."""
         task, session = source.entity_values("task", "ses")
         in_session = self.session.removeprefix("ses-") in ("", "all", session)
         if self.session_label:
@@ -253,6 +269,6 @@ class PreprocessRequest(ImagingRequest):
 
     @property
     def recorded(self) -> Mapping[str, Any]:
-        """All that changes numbers, for sidecars and the fingerprint."""
+        """Settings that change the result, for sidecars and the fingerprint."""
         names = ("drop", "tr", "sdc", "route")
         return {name: getattr(self, name) for name in names}

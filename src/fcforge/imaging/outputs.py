@@ -1,4 +1,8 @@
-"""BIDS-derivatives output: XCP-D style names, a sidecar with every parameter, no half files."""
+"""Output files as BIDS derivatives, with names like XCP-D's and every parameter in a sidecar.
+
+A sidecar is the JSON file beside a data file. Files are written whole or not at all. The fingerprint of a
+subject is a hash of its input files, the atlas and all settings: a file with another one is out of date.
+"""
 
 import hashlib
 import io
@@ -34,7 +38,7 @@ from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.people import Failure, Outcome
 
 INPUT = "input"  # name of the input folder in BIDS URIs
-# Files that the BIDS validator need not know: connectivity (BEP017) is no part of BIDS yet.
+# Files for the BIDS validator to ignore: connectivity (BEP017) is not part of BIDS yet.
 BIDSIGNORE = """\
 *.html
 logs/
@@ -77,7 +81,15 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_table(path: Path, table: pd.DataFrame, index: str = "") -> None:
-    """Write a TSV with a header, its first column `index` where named; ``n/a`` for NaN, as in BIDS."""
+    """Write a table as TSV with a header and ``n/a`` for NaN, as in BIDS.
+
+    Parameters
+    ----------
+    path : Path
+    table : DataFrame
+    index : str
+        Header of a first column with the row names; "" writes no such column.
+    """
     text = table.to_csv(
         sep="\t",
         na_rep="n/a",
@@ -90,20 +102,32 @@ def write_table(path: Path, table: pd.DataFrame, index: str = "") -> None:
 
 
 def base_name(source: Source) -> str:
-    """Return ``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z`` of the known entities, in BIDS order."""
+    """Return the beginning of output file names for a run: its entities in BIDS order.
+
+    For example ``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z``.
+    """
     values = {**source.entities, "sub": bids_label(source.subject)}
     return "_".join(f"{key}-{values[key]}" for key in ENTITIES if values.get(key))
 
 
 def subject_folder(out: Path, source: Source) -> Path:
-    """Return ``sub-X[/ses-Y]/func`` below the output folder."""
+    """Return the folder of a subject's output files, ``OUT/sub-X[/ses-Y]/func``."""
     folder = out / f"sub-{bids_label(source.subject)}"
     session = source.entities.get("ses")
     return (folder / f"ses-{session}" if session else folder) / "func"
 
 
 def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
-    """Return the path of a subject's FC file, named by the entities that all its runs share."""
+    """Return the path of a subject's FC file, named by the entities that all its runs share.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    sources : sequence of Source
+        Input files of the subject's runs.
+    atlas : Atlas
+    """
     source = sources[0]
     for run in sources:
         shared = source.entities.items() & run.entities.items()
@@ -115,7 +139,14 @@ def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
 def bids_uri(path: Path, source: Path) -> str:
     """Return the BIDS URI of an input file: ``bids:input:sub-01/func/...``.
 
-    ``input`` is the folder that ``DatasetLinks`` of dataset_description.json names.
+    ``input`` stands for the folder that ``DatasetLinks`` of dataset_description.json names.
+
+    Parameters
+    ----------
+    path : Path
+        The input file.
+    source : Path
+        The input folder.
     """
     return f"bids:{INPUT}:{quote(path.relative_to(source).as_posix())}"
 
@@ -123,7 +154,7 @@ def bids_uri(path: Path, source: Path) -> str:
 def write_subject(
     out: Path, result: SubjectFC, atlas: Atlas, key: str, source: Path
 ) -> Path:
-    """Write all files of one subject; the FC sidecar comes last and marks the subject as done.
+    """Write all files of one subject. The sidecar of FC is written last: it marks the subject as done.
 
     Parameters
     ----------
@@ -176,8 +207,8 @@ def write_cohort(out: Path, people: pd.DataFrame, atlas: Atlas) -> Path:
     Returns
     -------
     Path
-        Arrays ``fc_upper`` (n, R (R - 1) / 2), row by row, ``roi_names``, ``subject_id`` and the
-        columns of the table.
+        The file. It holds the arrays ``fc_upper`` (n subjects, R (R - 1) / 2 edges of R ROIs; row by row of
+        the upper triangle), ``roi_names``, ``subject_id`` and the columns of the table.
     """
     upper = np.triu_indices(atlas.n_rois, 1)
     fc = np.empty((len(people), len(upper[0])), dtype=np.float32)
@@ -209,7 +240,7 @@ def write_cohort(out: Path, people: pd.DataFrame, atlas: Atlas) -> Path:
 
 
 def atlas_of(atlas: Atlas) -> dict[str, Any]:
-    """Return what a sidecar says of an atlas."""
+    """Return the description of an atlas for a sidecar."""
     return {
         "Name": atlas.name,
         "ROIs": atlas.n_rois,
@@ -219,7 +250,17 @@ def atlas_of(atlas: Atlas) -> dict[str, Any]:
 
 
 def _write_matrices(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> None:
-    """Store the FC before and after denoising from which the group level computes QC-FC."""
+    """Store a subject's FC before and after denoising, from which the group level computes QC-FC.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    result : SubjectFC
+    atlas : Atlas
+    key : str
+        Fingerprint of inputs and settings.
+    """
     empty = np.zeros(0, dtype=np.float32)
     before = empty if result.fc_before is None else result.edges(result.fc_before)
     buffer = io.BytesIO()
@@ -235,20 +276,33 @@ def _write_matrices(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Non
 
 
 def read_matrices(out: Path, subject: str, atlas: Atlas, key: str) -> Matrices | None:
-    """Return the stored FC of a subject; None if it is missing, damaged or of another fingerprint."""
+    """Read the FC of a subject that `write_subject` stored for QC-FC.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    subject : str
+    atlas : Atlas
+    key : str
+        Fingerprint of inputs and settings that the file must have.
+
+    Returns
+    -------
+    Matrices or None
+        None if the file is missing, damaged or of another fingerprint.
+    """
     path = matrices_path(out, bids_label(subject), atlas.name)
     try:
         with np.load(path, allow_pickle=False) as stored:
             matrices = Matrices(stored["fc"], stored["before"])
-            same = str(stored["fingerprint"]) == key
+            is_same = str(stored["fingerprint"]) == key
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     n_edges = atlas.n_rois * (atlas.n_rois - 1) // 2
-    fits = matrices.fc.shape == (n_edges,) and matrices.before.shape in (
-        (n_edges,),
-        (0,),
-    )
-    return matrices if same and fits else None
+    fits = matrices.fc.shape == (n_edges,)
+    fits = fits and matrices.before.shape in ((n_edges,), (0,))
+    return matrices if is_same and fits else None
 
 
 def group_quality(
@@ -260,9 +314,10 @@ def group_quality(
     ----------
     out : Path
         Output folder.
-    files : mapping of subject to FC file
+    files : mapping of subject to Path
+        FC file of each subject, whether it exists or not.
     people : DataFrame
-        participants.tsv.
+        Rows of participants.tsv: the subjects that are done.
     atlas : Atlas
     """
     measures: dict[str, Mapping[str, float | None]] = {}
@@ -282,7 +337,7 @@ def group_quality(
 
 
 def _about(result: SubjectFC, atlas: Atlas, source: Path) -> dict[str, Any]:
-    """Return the content of a subject's sidecar."""
+    """Return the content of a subject's sidecar; `source` is the input folder."""
     runs = result.runs
     return {
         "Description": "Pearson correlation of ROI time series",
@@ -305,7 +360,19 @@ def _about(result: SubjectFC, atlas: Atlas, source: Path) -> dict[str, Any]:
 def write_description(
     out: Path, source: Path, name: str, made_by: str = "fcforge"
 ) -> None:
-    """Write dataset_description.json of a derivative of `source`."""
+    """Write dataset_description.json, README.md and .bidsignore of an output folder.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    source : Path
+        Input folder.
+    name : str
+        Name of the dataset.
+    made_by : str
+        Name of the program, by which other tools recognise the layout.
+    """
     dataset = {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative"}
     tool = {"GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}]}
     uri = source.resolve().as_uri()
@@ -342,7 +409,7 @@ def write_failed(out: Path, outcome: Outcome) -> list[Failure]:
     Returns
     -------
     list of Failure
-        All subjects that failed in this call or an earlier one and are not done since, by name.
+        All subjects that failed in this call or an earlier one and have not been done since, by name.
     """
     folder = out / "logs" / "failed"
     for subject in (*outcome.made, *outcome.kept):
@@ -360,12 +427,12 @@ def write_failed(out: Path, outcome: Outcome) -> list[Failure]:
 
 
 def refuse_foreign(out: Path, source: Path) -> None:
-    """Raise `DataError` if the output folder is the input, or was made by another tool.
+    """Raise `DataError` if the output folder is the input folder, or holds the output of another tool.
 
     Raises
     ------
     DataError
-        OUT is IN, or its dataset_description.json does not name fcforge.
+        If OUT is IN, or its dataset_description.json does not name fcforge.
     """
     if out.resolve() == source.resolve():
         raise DataError(
@@ -376,12 +443,25 @@ def refuse_foreign(out: Path, source: Path) -> None:
         errors="replace"
     ):
         raise DataError(
-            "OUT is a dataset of another tool.", where=out, do="Choose another."
+            "OUT is a dataset of another tool.",
+            where=out,
+            do="Choose another output folder.",
         )
 
 
 def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Any) -> str:
-    """Return the hash of the settings, the atlas and the input files' names, sizes and times."""
+    """Return the fingerprint of a subject.
+
+    It is a hash of settings, atlas and version, and of names, sizes and times of the input files.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        Input files of the subject's runs.
+    atlas : Atlas
+    settings : object
+        Anything that JSON can hold.
+    """
     files = []
     for source in sources:
         sidecar = sidecar_of(source.path)
@@ -391,7 +471,10 @@ def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Any) -> str:
 
 
 def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
-    """Return the hash of settings and of files' names, sizes and times (a missing file adds nothing)."""
+    """Return a hash of settings and of the names, sizes and times of files (16 hexadecimal digits).
+
+    A file that does not exist adds nothing.
+    """
     stats = [(path, path.stat()) for path in paths if path.exists()]
     files = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
     text = json.dumps([files, settings], sort_keys=True, default=os.fspath)
@@ -399,10 +482,10 @@ def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
 
 
 def is_done(path: Path, key: str) -> bool:
-    """Return whether the file at `path` was made from the same inputs with the same settings."""
+    """Return whether the file at `path` is finished and has the fingerprint `key`."""
     try:
         return path.exists() and read_json(sidecar_of(path)).get("Fingerprint") == key
-    except DataError:  # half a sidecar: make it again
+    except DataError:  # the sidecar is damaged: the file is made again
         return False
 
 
@@ -420,7 +503,7 @@ def is_other(path: Path, key: str) -> bool:
 
 @lru_cache(maxsize=1)
 def software() -> dict[str, str]:
-    """Return the versions of the software in use."""
+    """Return the versions of fcforge and the packages that it uses, by name."""
     installed = {dist.name.lower(): dist.version for dist in distributions()}
     return {
         "fcforge": __version__,
@@ -429,5 +512,5 @@ def software() -> dict[str, str]:
 
 
 def bids_label(text: str) -> str:
-    """Return the subject id as a BIDS label: letters and digits."""
+    """Return the letters and digits of a subject id, which BIDS allows in a label."""
     return "".join(c for c in text if c.isalnum())

@@ -1,9 +1,9 @@
-"""Numbers out of text and out of MATLAB files, as toolboxes write them.
+"""Parsing of matrices and tables from text and from MATLAB files, as toolboxes write them.
 
-Text: .csv, .tsv, .txt and .1D in their many spellings. MATLAB 5-7: SciPy's reader can crash the
-whole process on a damaged file (seen: a segmentation fault after one flipped byte), so the little
-that is needed is read here: real, dense numeric variables and cells of text (names of ROIs).
-Everything else is passed over. Format: MathWorks, "MAT-File Level 5 File Format".
+Text is .csv, .tsv, .txt and .1D in their many variations. MATLAB files are of versions 5 to 7. SciPy's reader
+can crash the whole process on a damaged file (by a segmentation fault after one flipped byte), so what is
+needed is read here: real, dense numeric variables and cells of text (names of ROIs). Everything else is
+skipped. The format is described in MathWorks, "MAT-File Level 5 File Format".
 """
 
 import codecs
@@ -22,10 +22,11 @@ from fcforge.core.errors import DataError
 
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # first line of a spreadsheet
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
-MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}
+MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}  # cells without a value
+# Numbers by which a .mat file states types of elements and classes of arrays.
 MATRIX = 14
 COMPRESSED = 15
-STORED = {
+STORED = {  # types of numbers, by numpy's names
     1: "i1",
     2: "u1",
     3: "i2",
@@ -43,8 +44,10 @@ TEXT = 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
 Rows = list[list[str]]  # cells of every line
-Element = tuple[int, bytes]  # of a .mat file: its type and content
-Take = Callable[[int], None]  # gets the size of what is to be unpacked; may raise
+Element = tuple[int, bytes]  # an element of a .mat file: its type and content
+Take = Callable[
+    [int], None
+]  # takes the number of bytes to be unpacked; may raise an error
 
 
 def decoded(content: bytes) -> str:
@@ -53,7 +56,7 @@ def decoded(content: bytes) -> str:
     Raises
     ------
     ValueError
-        For bytes that are no text.
+        If the bytes are not text.
     """
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return content.decode("utf-16")
@@ -80,9 +83,18 @@ def delimiter_of(line: str) -> str | None:
 
 
 def declared_delimiter(lines: list[str]) -> tuple[str | None, list[str]]:
-    """Return the separator that a first line such as ``sep=;`` declares, and the other lines.
+    """Split off a first line such as ``sep=;``, by which spreadsheets declare the delimiter.
 
-    Spreadsheets write and read that line. None where the first line is another one.
+    Parameters
+    ----------
+    lines : list of str
+
+    Returns
+    -------
+    delimiter : str or None
+        None if the first line declares none.
+    rest : list of str
+        The other lines.
 
     Examples
     --------
@@ -96,7 +108,7 @@ def declared_delimiter(lines: list[str]) -> tuple[str | None, list[str]]:
 
 
 def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Parse the matrix of a text; comment lines (``#``, ``%``), header row and row names are skipped.
+    """Parse a matrix from text, without comment lines (``#``, ``%``), header row and row names.
 
     Parameters
     ----------
@@ -138,15 +150,23 @@ def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def _cells(line: str, delimiter: str | None) -> list[str]:
+    """Split a line into cells, which may be quoted; None splits at white space."""
     if delimiter is not None and '"' in line:
         return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
     return [cell.strip() for cell in line.split(delimiter)]
 
 
 def _without_header(rows: Rows) -> tuple[list[str], Rows]:
-    """Split off the header row: words, or the column numbers that pandas writes (0, 1, 2, ...).
+    """Split off the header row, if the first row is one.
 
-    Column numbers are not names: the header is empty then.
+    A header has words, or the column numbers that pandas writes (0, 1, 2, ...).
+
+    Returns
+    -------
+    header : list of str
+        Names of columns; empty without a header, and for column numbers.
+    rows : list of list of str
+        The other rows.
     """
     header = rows[0]
     if len(rows) == 1:
@@ -186,7 +206,25 @@ def as_number(cell: str) -> float | None:
 
 
 def as_numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
-    """Return values (rows, columns) of cells, NaN where one is missing; `lines` are for errors."""
+    """Convert cells to numbers.
+
+    Parameters
+    ----------
+    rows : list of list of str
+        Cells.
+    lines : sequence of int
+        Number of the line of each row in the file, for errors.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns)
+        NaN where a value is missing.
+
+    Raises
+    ------
+    DataError
+        If a row has more or fewer cells than the first, or a cell is not a number.
+    """
     width = len(rows[0])
     out = np.empty((len(rows), width))
     for k, (line, cells) in enumerate(zip(lines, rows, strict=True)):
@@ -206,9 +244,19 @@ def as_numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
 
 
 def parse_table(text: str) -> list[dict[str, str]]:
-    """Parse the rows of a table, cells by column.
+    """Parse the rows of a table with a header.
 
-    Lines that begin with ``#`` are comments. A spreadsheet's rows of empty cells are left out.
+    Lines that begin with ``#`` are comments. Rows of empty cells, as spreadsheets write them, are left out.
+
+    Returns
+    -------
+    list of dict of str to str
+        Cells of each row by column.
+
+    Raises
+    ------
+    DataError
+        If the table is empty, names a column twice, or a row has more or fewer cells than the header.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     declared, lines = declared_delimiter(lines)
@@ -223,7 +271,7 @@ def parse_table(text: str) -> list[dict[str, str]]:
         if times > 1:
             problem = f"has {times} columns named '{name}'."
             raise DataError(
-                problem, do="Which one counts? Rename or remove the others."
+                problem, do="Keep the one to use; rename or remove the others."
             )
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
         if len(row) != len(header):
@@ -241,19 +289,19 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
     ----------
     content : bytes
     take : callable
-        Called with the size of what is to be unpacked, before it is; may raise.
+        Called with the number of bytes that are about to be unpacked; it may raise an error.
 
     Returns
     -------
     dict
-        Arrays by name; of a struct array ``name.field`` is the list of that field's arrays.
+        Arrays by name. For a struct array, ``name.field`` is the list of the arrays of a field.
 
     Raises
     ------
     DataError
-        For MATLAB 7.3, whose files are HDF5.
+        If the file is of MATLAB 7.3, whose files are HDF5.
     ValueError, struct.error, zlib.error
-        For anything damaged.
+        If the file is damaged.
     """
     if content.startswith(b"MATLAB 7.3"):
         raise DataError(
@@ -277,7 +325,14 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
 
 
 def _inflate(packed: bytes, take: Take) -> bytes:
-    """Decompress an element and return its one variable, whose tag states its size."""
+    """Decompress an element; the tag at its beginning states the size of the variable inside.
+
+    Parameters
+    ----------
+    packed : bytes
+    take : callable
+        Called with the size before the variable is unpacked.
+    """
     stream = zlib.decompressobj()
     tag = stream.decompress(packed, 8)
     if len(tag) < 8:
@@ -291,7 +346,7 @@ def _inflate(packed: bytes, take: Take) -> bytes:
 
 
 def _elements(content: bytes) -> Iterator[Element]:
-    """Yield the tagged elements of `content` in turn."""
+    """Yield the elements of a .mat file in turn, each with its type and content."""
     at = 0
     while at < len(content):
         kind, size = struct.unpack_from("<II", content, at)
@@ -308,7 +363,15 @@ def _elements(content: bytes) -> Iterator[Element]:
 
 
 def _variable(element: Element) -> tuple[str, Any]:
-    """Return a variable's name and its numbers, text, texts (cell) or lists by field (struct)."""
+    """Parse one variable.
+
+    Returns
+    -------
+    name : str
+    value : ndarray, str, dict or None
+        Numbers; text; an array of texts for a cell array; arrays by field for a struct array. None for all
+        other kinds.
+    """
     if element[0] != MATRIX:
         return "", None
     flags, shape, name, *parts = _elements(element[1])
@@ -336,7 +399,17 @@ def _variable(element: Element) -> tuple[str, Any]:
 
 
 def _fields(width: Element, names: Element, *cells: Element) -> dict[str, list[Any]]:
-    """Return the arrays of each field of a struct array; elements lie one after the other."""
+    """Return the arrays of each field of a struct array.
+
+    Parameters
+    ----------
+    width : Element
+        Number of bytes of a field's name.
+    names : Element
+        Names of the fields, padded to that width.
+    *cells : Element
+        Values of all fields of the first element, then of the second, and so on.
+    """
     step = max(int(_numbers(width)[0]), 1)
     padded = [names[1][start : start + step] for start in range(0, len(names[1]), step)]
     fields = [name.rstrip(bytes(1)).decode() for name in padded]
@@ -349,6 +422,7 @@ def _fields(width: Element, names: Element, *cells: Element) -> dict[str, list[A
 
 
 def _numbers(element: Element) -> np.ndarray:
+    """Return the numbers (n,) in an element; raise ValueError if it holds none."""
     kind, data = element
     if kind not in STORED:
         raise ValueError(f"element of type {kind} where numbers belong")

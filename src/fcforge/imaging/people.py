@@ -1,7 +1,8 @@
-"""Participants: the table beside the data, the walk over subjects, and the table of the output.
+"""Participants: the table beside the data, the loop over subjects, and the table of the output.
 
 One scan is in memory at a time, and finished subjects are skipped. A subject that fails is reported
-in one line and the others finish; `Outcome` holds the number of failures.
+in one line while the others go on; `Outcome` lists the failures. PCP is the Preprocessed Connectomes Project,
+which shares ABIDE with a table of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ NO_FILE = "no_filename"  # the PCP's FILE_ID of people without series
 PCP_TABLE = "Phenotypic_V1_0b*.csv"
 Row = Mapping[str, Any]
 People = Mapping[str, Row]  # by subject, without ``sub-``
-# Columns of participants.tsv and the keys of the FC sidecars that fill them.
+# Columns of participants.tsv, and the keys of the FC sidecars whose values they get.
 FROM_SIDECAR = {
     "mean_fd": "MeanFD",
     "n_volumes": "Volumes",
@@ -36,9 +37,8 @@ FROM_SIDECAR = {
     "tr": "RepetitionTime",
     "n_empty_rois": "EmptyROIs",
 }
-# Exceptions that numpy, scipy, nilearn and the disk raise for one subject's damaged data: that
-# subject fails with the type named, the others go on. Any other exception is a bug and stops the
-# program.
+# Exceptions that numpy, scipy, nilearn and the disk raise for one subject's damaged data. That subject fails,
+# with the type in its message, and the others go on. Any other exception is a bug and stops the program.
 SURPRISES = (
     ValueError,
     OSError,
@@ -50,7 +50,7 @@ SURPRISES = (
 
 
 def table_in(*folders: Path) -> Path | None:
-    """Return participants.tsv or .csv of the first folder that has one."""
+    """Return participants.tsv or .csv of the first folder that has one; None if none has."""
     for folder in folders:
         for path in (folder / "participants.tsv", folder / "participants.csv"):
             if path.is_file():
@@ -59,7 +59,7 @@ def table_in(*folders: Path) -> Path | None:
 
 
 def find_table(root: Path) -> Path | None:
-    """Find the table of participants, or the PCP's of ABIDE, in `root` or the two folders above it."""
+    """Find the table of participants in `root` or the two folders above it, else the PCP's of ABIDE."""
     folders = (root, *root.resolve().parents[:2])
     of_pcp = (path for folder in folders for path in sorted(folder.glob(PCP_TABLE)))
     return table_in(*folders) or next(of_pcp, None)
@@ -70,25 +70,29 @@ def read_people(
     subjects: Iterable[str] = (),
     columns: Mapping[str, str] = MappingProxyType({}),
 ) -> People:
-    """Read the rows of a participants table by id; ids lose ``sub-``, leading zeros stay.
+    """Read the rows of a table of participants by id.
 
     Parameters
     ----------
     path : Path
     subjects : iterable of str, optional
-        Ids in the names of the files. Of several columns of ids, as the PCP's table has them
-        (``SUB_ID``, ``FILE_ID``), the one with most of these is taken.
+        Ids in the names of the files. If the table has several columns of ids (the PCP's has ``SUB_ID`` and
+        ``FILE_ID``), the one with most of these is used.
     columns : mapping of role to column, optional
-        Columns without a usual name: ``id``, ``site`` or ``label``. They are renamed to
+        Columns without a usual name, by role: ``id``, ``site`` or ``label``. They are renamed to
         ``participant_id``, ``site`` and ``diagnosis``.
+
+    Returns
+    -------
+    mapping of id to mapping of column to cell
+        Ids are without ``sub-`` and keep leading zeros. Empty cells are "n/a".
 
     Raises
     ------
     ConfigError
-        An unknown role.
+        If a role is unknown.
     DataError
-        Not readable (`read_table`), no id column, a column that does not exist, or an id listed
-        twice.
+        If the table cannot be read, has no column of ids, lacks a column of `columns`, or lists an id twice.
     """
     check_names("role of a column", columns, ROLE_COLUMNS, where="--columns")
     table = read_table(path)
@@ -101,9 +105,9 @@ def read_people(
             raise no_column("subject id", header, ID_COLUMNS)
         if "id" in columns:
             candidates = [ROLE_COLUMNS["id"]]
-        ids = set(subjects)
+        known = set(subjects)
         matches = [
-            len(ids & under_ids_of(ids, dict.fromkeys(_ids(table, name))).keys())
+            len(known & under_ids_of(known, dict.fromkeys(_ids(table, name))).keys())
             for name in candidates
         ]
         key = candidates[matches.index(max(matches))]
@@ -113,30 +117,46 @@ def read_people(
             if subject == NO_FILE:
                 continue
             if subject in rows:
-                message = f"lists '{subject}' twice."
-                raise DataError(message, do="Give everybody one row.")
+                message = f"the table lists '{subject}' twice."
+                raise DataError(message, do="Give every subject one row.")
             rows[subject] = {k: cell or "n/a" for k, cell in row.items() if k}
     return rows
 
 
 def _id_of(cell: str) -> str:
+    """Return the id in a cell, without ``sub-`` and without the ``.0`` of a whole number."""
     return whole(cell.removeprefix("sub-"))
 
 
 def _ids(table: Sequence[Mapping[str, str]], column: str) -> list[str]:
+    """Return the ids in a column of a table."""
     return [_id_of(row[column]) for row in table]
 
 
 def _renamed(
     table: Sequence[dict[str, str]], columns: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Return the rows with named columns under the usual names of their roles."""
+    """Rename columns to the usual names of their roles.
+
+    Another column that has such a name gets the ending ``_original``.
+
+    Parameters
+    ----------
+    table : sequence of dict
+        Rows, cells by column.
+    columns : mapping of role to column
+
+    Raises
+    ------
+    DataError
+        If the table lacks one of the columns.
+    """
     header = {name.lower(): name for name in reversed(list(table[0]))}
     roles = {}
     for role, name in columns.items():
         if name.lower() not in header:
             raise DataError(
-                f"has no column '{name}' (columns: {', '.join(list(table[0])[:8])}).",
+                f"the table has no column '{name}' (columns: {', '.join(list(table[0])[:8])}).",
                 do=f"Correct --columns {role}={name}.",
             )
         roles[header[name.lower()]] = ROLE_COLUMNS[role]
@@ -150,31 +170,49 @@ def _renamed(
     ]
 
 
-def under_ids_of(ids: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
-    """Return the same rows under the ids of the files, which may begin with zeros.
+def under_ids_of(found: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
+    """Return the rows of a table under the ids of the files, which may have more leading zeros.
+
+    An id is changed only if exactly one file differs from it in leading zeros alone.
+
+    Parameters
+    ----------
+    found : iterable of str
+        Ids in the names of the files.
+    people : mapping of id to row
 
     Examples
     --------
     >>> list(under_ids_of(["0050952", "7", "007"], {"50952": {}, "7": {}, "a1": {}}))
     ['0050952', '7', 'a1']
     """
-    exact = set(ids)
-    alike: dict[str, list[str]] = {}
-    for subject in exact:
-        alike.setdefault(subject.lstrip("0"), []).append(subject)
+    file_ids = set(found)
+    by_digits: dict[str, list[str]] = {}
+    for subject in file_ids:
+        by_digits.setdefault(subject.lstrip("0"), []).append(subject)
     rows = {}
-    for who, row in people.items():
-        padded = alike.get(who.lstrip("0"), [])
-        one = who not in exact and who.isdigit() and len(padded) == 1
-        one = one and padded[0] not in people
-        rows[padded[0] if one else who] = row
+    for listed, row in people.items():
+        padded = by_digits.get(listed.lstrip("0"), [])
+        rename = listed not in file_ids and listed.isdigit() and len(padded) == 1
+        rename = rename and padded[0] not in people
+        rows[padded[0] if rename else listed] = row
     return rows
 
 
 def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> DataError:
-    """Return the error for a table without a required column."""
+    """Return the error for a table without a required column.
+
+    Parameters
+    ----------
+    role : str
+        Content of the column, for the message.
+    header : sequence of str
+        Columns of the table.
+    accepted : sequence of str
+        Names that the column may have.
+    """
     return DataError(
-        f"has no column for the {role} (columns: {', '.join(header[:8])}).",
+        f"the table has no column for the {role} (columns: {', '.join(header[:8])}).",
         do=f"Name it one of: {', '.join(accepted)}.",
     )
 
@@ -185,6 +223,7 @@ class Exclusion(DataError):
     Attributes
     ----------
     criterion : {"no_data", "empty_rois", "too_few_dof"}
+        No input, too many ROIs without signal, or too few degrees of freedom.
     """
 
     criterion = "no_data"
@@ -209,12 +248,14 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Outcome of a walk over subjects.
+    """Result of a loop over subjects.
 
     Attributes
     ----------
-    made, kept : tuple of str
-        Subjects made now, and found finished from an earlier run.
+    made : tuple of str
+        Subjects processed now.
+    kept : tuple of str
+        Subjects that an earlier call had finished.
     failed : tuple of Failure
     """
 
@@ -224,7 +265,7 @@ class Outcome(NamedTuple):
 
     @property
     def code(self) -> int:
-        """Exit code: 0 all subjects done, 1 some failed, 2 all of them failed."""
+        """Exit code: 0 if all subjects are done, 1 if some failed, 2 if all failed."""
         return 0 if not self.failed else 1 if self.made or self.kept else 2
 
     def print_summary(self, out: Path, state: str) -> None:
@@ -246,7 +287,7 @@ class Outcome(NamedTuple):
 
 
 def by_reason(failed: Iterable[Sequence[str]]) -> list[str]:
-    """Group failed subjects by the reason.
+    """Return one line per reason, with the subjects that it concerns.
 
     Parameters
     ----------
@@ -267,7 +308,10 @@ def by_reason(failed: Iterable[Sequence[str]]) -> list[str]:
 
 
 def attempt(make: Callable[[str], bool], subject: str) -> bool | Failure:
-    """Return what ``make(subject)`` returns, or the failure that it raised."""
+    """Return the result of ``make(subject)``, or a `Failure` if it raises an error.
+
+    Exceptions that are neither errors of fcforge nor in `SURPRISES` are not caught.
+    """
     try:
         return make(subject)
     except (FCForgeError, *SURPRISES) as error:
@@ -283,14 +327,15 @@ def walk(
     make: Callable[[str], bool],
     attempts: Iterator[bool | Failure] | None = None,
 ) -> Outcome:
-    """Call ``make(subject)`` for each; it returns False for one that was made before.
+    """Call ``make(subject)`` for every subject and show the progress.
 
     Parameters
     ----------
     subjects : sequence of str
     make : callable
+        Returns whether it made the subject's files; False if they were there already.
     attempts : iterator of bool or Failure, optional
-        Results of `attempt` in the order of the subjects, where other processes make them.
+        Results of `attempt` in the order of the subjects, computed by other processes; `make` is not called.
     """
     from rich.console import Console
     from rich.progress import track
@@ -312,44 +357,49 @@ def walk(
 
 
 def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
-    """Return the subjects to process: the requested ones, else all that are listed or found.
+    """Return the subjects to process: the requested ones, or all known ones if none is requested.
 
     Parameters
     ----------
     labels : iterable of str
-        With or without ``sub-``; of an id with other characters than letters and digits also its
-        BIDS label.
+        Requested subjects, with or without ``sub-``: an id, or its letters and digits alone.
     *known : iterable of str
-        Ids that are listed or found.
+        Ids in the table of participants, and in the names of the files.
+
+    Returns
+    -------
+    list of str
+        Ids, sorted.
 
     Raises
     ------
     ConfigError
-        A label that is neither listed nor found; the nearest one is suggested.
+        If a requested subject is unknown; the message suggests the nearest id.
     """
-    everybody = {subject for source in known for subject in source}
-    by_label = {"".join(filter(str.isalnum, subject)): subject for subject in everybody}
-    named = [label.removeprefix("sub-") for label in labels]
+    all_known = {subject for source in known for subject in source}
+    by_label = {"".join(filter(str.isalnum, subject)): subject for subject in all_known}
+    requested = [label.removeprefix("sub-") for label in labels]
     chosen = {
-        by_label.get(label, label) if label not in everybody else label
-        for label in named
+        by_label.get(label, label) if label not in all_known else label
+        for label in requested
     }
-    check_names("participant label", sorted(chosen), everybody)
-    return sorted(chosen or everybody)
+    check_names("participant label", sorted(chosen), all_known)
+    return sorted(chosen or all_known)
 
 
 def participant_table(
     out: Path, files: Mapping[str, Path], people: People
 ) -> "pd.DataFrame":
-    """Return participants.tsv: the user's columns and the values of the FC sidecars.
+    """Return the rows of participants.tsv: the user's columns and values of the FC sidecars.
 
     Parameters
     ----------
     out : Path
         Output folder.
-    files : mapping of subject to FC file
-        Subjects whose FC has no sidecar are not finished and left out.
+    files : mapping of subject to Path
+        FC file of each subject. Subjects whose file has no sidecar are not finished and are left out.
     people : mapping of subject to row
+        The user's table of participants.
     """
     import pandas as pd  # slow to import, and not needed to read a table
 
@@ -374,7 +424,7 @@ def mixed_trs(people: "pd.DataFrame") -> list[str]:
     Parameters
     ----------
     people : DataFrame
-        Table of `participant_table`.
+        From `participant_table`.
     """
     site = column_of(list(people.columns), SITE_COLUMNS)
     if not site or "tr" not in people:
@@ -391,6 +441,7 @@ def mixed_trs(people: "pd.DataFrame") -> list[str]:
 
 
 def _cell_text(value: Any) -> str:
+    """Return a value of a sidecar as text; of a list its length."""
     if isinstance(value, list):
         return str(len(value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

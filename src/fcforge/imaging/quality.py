@@ -1,7 +1,8 @@
 """Measures of a scan's quality: mean image, tSNR, DVARS, confound traces, and rows of a carpet plot.
 
-All are computed before denoising. A scan whose tool has removed the mean has no tSNR and no DVARS
-in per cent: they are None, never a number without meaning.
+tSNR is the temporal signal-to-noise ratio, DVARS the size of the change from one volume to the next. A carpet
+plot is an image of many voxels' signals over time, a row per voxel. All measures are computed before
+denoising. If another tool has subtracted the voxels' means, tSNR and DVARS are None.
 """
 
 import re
@@ -25,8 +26,8 @@ TISSUES = {"WM": "White matter", "CSF": "CSF"}
 TISSUE_PROBABILITY = 0.9
 TISSUE_ROWS = 150  # of each tissue in the carpet
 ROWS_AT_ONCE = 20_000
-NO_NETWORK = "ROIs"
-# Confounds shown above the carpet, and their names on the page; mm and degrees are fMRIPrep's.
+NO_NETWORK = "ROIs"  # group of ROIs whose network is unknown
+# Confounds shown above the carpet, by fMRIPrep's columns, and their names on the page.
 TRACES = {
     "global_signal": "Global signal",
     "white_matter": "White matter",
@@ -42,7 +43,7 @@ TRACES = {
 
 @dataclass(frozen=True)
 class RunQuality:
-    """Measures of one run before denoising; None and empty where they cannot be computed.
+    """Measures of one run before denoising; None or empty where they cannot be computed.
 
     Attributes
     ----------
@@ -78,24 +79,36 @@ class RunQuality:
 
 
 def roi_groups(atlas: Atlas, columns: Sequence[int]) -> tuple[str, ...]:
-    """Return the network of each of some ROIs; the same word for all where it is unknown."""
+    """Return the network of the ROI of each carpet row; `NO_NETWORK` where it is unknown.
+
+    Parameters
+    ----------
+    atlas : Atlas
+    columns : sequence of int
+        Number of the ROI of each row, counted from 0.
+    """
     return tuple(atlas.systems[column] or NO_NETWORK for column in columns)
 
 
 def temporal_snr(voxels: np.ndarray, weights: "csr_array") -> np.ndarray | None:
-    """Return the temporal signal-to-noise ratio of each ROI, (n_rois,); None for scans without a mean.
+    """Return the temporal signal-to-noise ratio of each ROI: mean over standard deviation in time.
 
     Parameters
     ----------
-    voxels : ndarray of shape (n, n_volumes)
-    weights : csr_array of shape (n, n_rois)
+    voxels : ndarray of shape (n_voxels, n_volumes)
+    weights : csr_array of shape (n_voxels, n_rois)
         Weight of each voxel in each ROI.
+
+    Returns
+    -------
+    ndarray of shape (n_rois,), or None
+        None if the voxels' means have been subtracted, or without voxels.
     """
     if not len(voxels):
         return None
     mean = voxels.mean(axis=1, dtype=np.float64)
     ratio = mean / voxels.std(axis=1, dtype=np.float64)
-    if np.median(ratio) < 1:  # demeaned, or standardised, by the tool before
+    if np.median(ratio) < 1:  # another tool has subtracted the means
         return None
     total = np.asarray(weights.sum(axis=0)).ravel()
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -103,13 +116,18 @@ def temporal_snr(voxels: np.ndarray, weights: "csr_array") -> np.ndarray | None:
 
 
 def percent_dvars(voxels: np.ndarray) -> np.ndarray:
-    """Return DVARS of each volume in per cent of the voxels' means, (n_volumes,); the first is NaN.
+    """Return DVARS: the root mean square change of voxels since the volume before, in per cent.
 
-    Voxels with a mean that is not positive are left out.
+    Per cent are of each voxel's mean. Voxels whose mean is not positive are left out.
 
     Parameters
     ----------
-    voxels : ndarray of shape (n, n_volumes)
+    voxels : ndarray of shape (n_voxels, n_volumes)
+
+    Returns
+    -------
+    ndarray of shape (n_volumes,)
+        NaN for the first volume.
     """
     squares = np.zeros(voxels.shape[1] - 1)
     count = 0
@@ -125,7 +143,19 @@ def percent_dvars(voxels: np.ndarray) -> np.ndarray:
 
 
 def confound_traces(source: Source, drop: int) -> dict[str, np.ndarray]:
-    """Return the confounds of an fMRIPrep run that its page shows, without the first `drop` volumes."""
+    """Read the confounds that the page of an fMRIPrep run shows.
+
+    Parameters
+    ----------
+    source : Source
+    drop : int
+        Number of volumes at the start that are left out.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_volumes,)
+        By their names on the page; empty for runs of other tools.
+    """
     if not source.has_confounds or source.motion is None:
         return {}
     try:
@@ -143,9 +173,9 @@ def confound_traces(source: Source, drop: int) -> dict[str, np.ndarray]:
 def tissue_voxels(
     source: Source, scan: ScanHeader, inside: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return a sample of voxels of white matter and CSF outside every ROI.
+    """Sample voxels of white matter and of cerebrospinal fluid (CSF) outside every ROI.
 
-    The tissues are fMRIPrep's probability maps in the space of the scan
+    The tissues are read from fMRIPrep's probability maps in the space of the scan
     (``anat/*_space-X_*label-WM_probseg.nii.gz``).
 
     Parameters
@@ -153,7 +183,7 @@ def tissue_voxels(
     source : Source
     scan : ScanHeader
     inside : ndarray of bool, shape (n_voxels,)
-        Voxels of ROIs, Fortran order.
+        Whether each voxel lies in a ROI, in Fortran order.
 
     Returns
     -------
@@ -179,6 +209,7 @@ def tissue_voxels(
 
 
 def _probability_map(source: Source, label: str) -> Path | None:
+    """Find fMRIPrep's probability map of a tissue (label WM or CSF); None if there is none."""
     space = source.entities.get("space")
     if not space or not source.has_confounds:
         return None
@@ -193,7 +224,7 @@ def _probability_map(source: Source, label: str) -> Path | None:
 
 
 def _on_grid(path: Path, scan: ScanHeader) -> np.ndarray:
-    """Return a volume on the grid of a scan, by linear interpolation; 0 outside it."""
+    """Read a volume and resample it to the grid of a scan, linearly; 0 outside the volume."""
     from scipy.ndimage import affine_transform
 
     volume = read_volume(path)

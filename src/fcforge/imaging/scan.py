@@ -1,4 +1,8 @@
-"""Read 4D NIfTI scans: check the header and load the voxels in bounded memory."""
+"""Reading of 4D NIfTI scans: checks of the header, and voxels in bounded memory.
+
+TR is the repetition time, the time between two volumes. An affine maps voxel indices to mm. A grid is the shape
+of a volume with its affine.
+"""
 
 import math
 import zlib
@@ -11,9 +15,9 @@ import numpy as np
 from fcforge.core.errors import DataError
 from fcforge.imaging.matrix_files import MemoryBudget
 
-Grid = tuple[tuple[int, ...], bytes]  # of voxels in space; can be the key of a cache
+Grid = tuple[tuple[int, ...], bytes]  # shape, and affine as bytes: can be a cache key
 VOLUMES_AT_ONCE = 16
-TR_TOLERANCE_S = 0.005
+TR_TOLERANCE_S = 0.005  # largest difference of two equal TRs
 
 
 class ScanHeader(NamedTuple):
@@ -54,12 +58,14 @@ def open_scan(path: Path) -> ScanHeader:
     Raises
     ------
     DataError
-        Missing, not NIfTI, not 4D, or with an affine that cannot place voxels in space.
+        If the file is missing, not NIfTI or not 4D, or its affine does not place voxels in space.
     """
     image = load_image(path)
     if len(image.shape) != 4 or image.shape[3] < 2:
         shape = tuple(image.shape)
-        raise DataError(f"shape {shape} is not a 4D scan with two or more volumes.")
+        raise DataError(
+            f"the image has the shape {shape}, so it is not a 4D scan of two or more volumes."
+        )
     header = image.header
     code = int(header["sform_code"]) or int(header["qform_code"])
     if code == 0:
@@ -82,25 +88,31 @@ def open_scan(path: Path) -> ScanHeader:
 def repetition_time(
     scan: ScanHeader, sidecar_tr: float | None, override: float | None
 ) -> float | None:
-    """Return TR in seconds from the user, the sidecar (`sidecar_tr`) and the header, which must agree.
-
-    Raises
-    ------
-    DataError
-        Sidecar and header name two different TRs and the user named none.
-    """
+    """Return the TR of a scan in seconds (`agreed_tr` with the TR of its header)."""
     return agreed_tr(scan.tr, sidecar_tr, override)
 
 
 def agreed_tr(
     header_tr: float | None, sidecar_tr: float | None, override: float | None
 ) -> float | None:
-    """Return the TR that the user names, or that header and sidecar agree on; None if unknown.
+    """Return the TR that the user gave, else the one of sidecar and header, which must agree.
+
+    Parameters
+    ----------
+    header_tr, sidecar_tr : float or None
+        TR in seconds of the file's header and its JSON sidecar; None where they have none.
+    override : float or None
+        TR that the user gave.
+
+    Returns
+    -------
+    float or None
+        None if the TR is unknown.
 
     Raises
     ------
     DataError
-        Header and sidecar differ.
+        If header and sidecar differ and the user gave none.
     """
     if override is not None:
         return override
@@ -120,7 +132,7 @@ def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
 def read_voxels_and_mean(
     scan: ScanHeader, flat: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read the time series of chosen voxels and the mean of all, `VOLUMES_AT_ONCE` volumes at a time.
+    """Read the time series of some voxels and the mean over time of all, in bounded memory.
 
     Parameters
     ----------
@@ -138,7 +150,7 @@ def read_voxels_and_mean(
     Raises
     ------
     DataError
-        The file ends early or its compression is damaged.
+        If the file ends early or its compression is damaged.
     """
     from nibabel.openers import ImageOpener
 
@@ -171,12 +183,21 @@ def read_voxels_and_mean(
 
 @lru_cache(maxsize=4)
 def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Read the integer label volume of a file or image and its affine; cached for the next subject.
+    """Read a volume of labels; the result is cached for the next subject.
+
+    Parameters
+    ----------
+    source : Path or nibabel image
 
     Returns
     -------
     labels : ndarray of shape (x, y, z), int32
     affine : ndarray of shape (4, 4)
+
+    Raises
+    ------
+    DataError
+        If it is not one volume of whole numbers of at least 0.
     """
     image = load_image(source)
     path = source if isinstance(source, Path) else ""
@@ -205,7 +226,7 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
     Raises
     ------
     DataError
-        The mask lies on another grid.
+        If the mask lies on another grid.
     """
     labels, affine = read_labels(path)
     if labels.shape != scan.shape[:3] or not np.allclose(
@@ -228,6 +249,7 @@ def read_volume(path: Any) -> np.ndarray:
 
 
 def _damaged(path: Path, damage: str, error: Exception) -> DataError:
+    """Return the error for a file whose voxels cannot be read; `damage` is the problem."""
     return DataError(
         f"{damage} ({type(error).__name__}).",
         where=path,
@@ -236,7 +258,13 @@ def _damaged(path: Path, damage: str, error: Exception) -> DataError:
 
 
 def load_image(path: Any) -> Any:
-    """Load the NIfTI image of a file; an image in memory is returned as it is."""
+    """Open the NIfTI image of a file; return an image in memory as it is.
+
+    Raises
+    ------
+    DataError
+        If the file is not a readable NIfTI image.
+    """
     import nibabel as nib
 
     if hasattr(path, "dataobj"):

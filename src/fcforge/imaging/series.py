@@ -1,9 +1,8 @@
 """ROI time series of other tools (.1D, .tsv, .csv, .txt, .mat, .npy, .npz, CIFTI), and their FC.
 
-FC is Pearson's correlation, with one convention for ROIs without signal: an ROI that is flat, or
-missing in every volume, has FC 0 with all others, as in the shared ABIDE matrices;
-`fcforge.data.datasets` warns of it by subject and ROI. An ROI that is missing in some volumes only
-is damage, and an error.
+FC is Pearson's correlation. A ROI without signal, which is constant or missing in every volume, has FC 0 with
+all others, as in the shared ABIDE matrices; `fcforge.data.datasets` warns of it by subject and ROI. A ROI that
+is missing in some volumes only is an error. An empty ROI is one without signal.
 """
 
 import re
@@ -27,11 +26,11 @@ def read_series(path: Path, variable: str | None = None) -> Series:
     Parameters
     ----------
     path : Path
-        Text may be separated by tab, comma or blanks, with or without one header line
-        (``#2001<TAB>#2002`` of AFNI and the PCP, or names); of a .mat or .npz file the only 2D
-        array is taken, or ``ROISignals``; a ``*.ptseries.nii`` names its parcels.
+        Text may be separated by tab, comma or blanks, with or without one header line (names, or
+        ``#2001<TAB>#2002`` as AFNI writes it). A .mat or .npz file needs one 2D array, or one named
+        ``ROISignals``. A ``*.ptseries.nii`` has names of parcels.
     variable : str, optional
-        Array of a .mat or .npz file.
+        Name of the array of a .mat or .npz file.
 
     Returns
     -------
@@ -43,7 +42,7 @@ def read_series(path: Path, variable: str | None = None) -> Series:
     Raises
     ------
     DataError
-        Missing, empty, ragged, or not numbers.
+        If the file is missing, empty or not numeric, or its rows differ in length.
     """
     if cifti.ending_of(path):
         return cifti.read_parcel_series(path)
@@ -52,17 +51,27 @@ def read_series(path: Path, variable: str | None = None) -> Series:
 
 
 def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
-    """Return the columns in the atlas' order, (n_volumes, n_rois); NaN for a ROI that the file lacks.
+    """Return time series with their columns in the order of an atlas.
 
-    Columns are matched by the atlas' names, abbreviations or codes where the header has them.
-    Columns without names, or with numbered ones (``ROI_1``), are matched by position, which needs
-    exactly the atlas' number of columns.
+    Columns are matched by the atlas' names, abbreviations or codes where the header has them. Columns without
+    names, or with numbered ones (``ROI_1``), are matched by position, which needs exactly as many columns as
+    the atlas has ROIs. Nothing is guessed and no column is dropped.
+
+    Parameters
+    ----------
+    series : (ndarray of shape (n_volumes, n_columns), tuple of str)
+        Values and names of columns, from `read_series`.
+    atlas : Atlas
+
+    Returns
+    -------
+    ndarray of shape (n_volumes, n_rois)
+        NaN for a ROI that the file lacks.
 
     Raises
     ------
     DataError
-        Names of another atlas, or a column count that is not the atlas'. Never a guess, never a
-        dropped column.
+        If the names are those of another atlas, or the number of columns is not that of the ROIs.
     """
     values, names = series
     places = roi_places(names, values.shape[1], atlas)
@@ -72,12 +81,23 @@ def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
 
 
 def match_matrix(series: Series, atlas: Atlas) -> np.ndarray:
-    """Return a connectivity matrix in the atlas' order; NaN for a ROI that the file lacks.
+    """Return a connectivity matrix with its rows and columns in the order of an atlas.
+
+    Parameters
+    ----------
+    series : (ndarray of shape (n_columns, n_columns), tuple of str)
+        The matrix and its names of columns.
+    atlas : Atlas
+
+    Returns
+    -------
+    ndarray of shape (n_rois, n_rois)
+        NaN for a ROI that the file lacks.
 
     Raises
     ------
     DataError
-        See `match_atlas`.
+        As for `match_atlas`.
     """
     values, names = series
     places = roi_places(names, values.shape[1], atlas)
@@ -104,12 +124,25 @@ def is_named(names: Sequence[str]) -> bool:
 
 
 def roi_places(names: Sequence[str], n: int, atlas: Atlas) -> np.ndarray:
-    """Return the ROI of each of `n` columns, by name where `names` tell, else by position.
+    """Return the number of the ROI of each column, matched by name if possible, else by position.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the columns; empty if there are none.
+    n : int
+        Number of columns.
+    atlas : Atlas
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Positions in the atlas, counted from 0.
 
     Raises
     ------
     DataError
-        Names of another atlas, or a column count that is not the atlas'.
+        If the names are those of another atlas, or the number of columns is not that of the ROIs.
     """
     places = _named_places(names, atlas)
     if _are_all(places):
@@ -130,7 +163,7 @@ def roi_places(names: Sequence[str], n: int, atlas: Atlas) -> np.ndarray:
             problem = "its header names a ROI twice"
         raise DataError(
             f"{problem} ({abbreviated(atlas.roi_names, 3)}).",
-            do="Name the atlas that the file is of: --atlas NAME, with --atlas-lut FILE for own names.",
+            do="Name the atlas of this file: --atlas NAME, with --atlas-lut FILE for your own names.",
         )
     return np.arange(n)
 
@@ -141,12 +174,15 @@ def are_matched(names: Sequence[str], atlas: Atlas) -> bool:
 
 
 def _are_all(places: Sequence[int]) -> bool:
-    # A file with a column outside the atlas is another atlas, not ours with extras.
+    """Return whether every column has a ROI and no two have the same.
+
+    A column outside the atlas means that the file is of another atlas, not that it has one column more.
+    """
     return bool(places) and -1 not in places and len(set(places)) == len(places)
 
 
 def _named_places(names: Sequence[str], atlas: Atlas) -> list[int]:
-    """Return the ROI that each name means, -1 for none."""
+    """Return the number of the ROI that each name belongs to, counted from 0; -1 for none."""
     place_of = {str(code): i for i, code in enumerate(atlas.codes)}
     for spelling in (atlas.abbreviations, atlas.roi_names):
         plain = list(map(_plain, spelling))
@@ -170,19 +206,26 @@ def parse_columns(text: str | None) -> slice:
 def checked_matrix(
     fc: np.ndarray, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a correlation matrix that another tool made with FC 0 of empty ROIs, and their mask.
+    """Check a correlation matrix that another tool made and set the FC of empty ROIs to 0.
 
     Parameters
     ----------
     fc : ndarray of shape (n_rois, n_rois)
-        NaN in the rows and columns of ROIs without signal.
+        NaN or 0 in the rows and columns of ROIs without signal.
     names : sequence of str
         ROI names for errors.
+
+    Returns
+    -------
+    fc : ndarray of shape (n_rois, n_rois)
+        Symmetric with unit diagonal.
+    empty : ndarray of bool, shape (n_rois,)
+        Whether each ROI is without signal.
 
     Raises
     ------
     DataError
-        Not symmetric, values beyond 1 (Fisher z), or an ROI that is NaN with some others only.
+        If the matrix is not symmetric, has values beyond 1 (Fisher z), or a ROI is NaN with some others only.
     """
     off = ~np.eye(len(fc), dtype=bool)
     missing = ~np.isfinite(fc)
@@ -198,26 +241,32 @@ def checked_matrix(
         rois = [names[i] for i in np.flatnonzero(~empty)[np.isnan(inner).any(axis=1)]]
         raise DataError(
             f"FC of ROI {abbreviated(rois, 3)} is missing with some ROIs only.",
-            do="Make it again; an ROI without signal has no FC with any.",
+            do="Make it again; a ROI without signal must be missing with all others.",
         )
     if np.abs(inner).max(initial=0) > 1 + 1e-3:
         raise DataError(
-            f"holds {np.abs(inner).max():.3g}, which is no correlation; is it Fisher z?",
+            f"the matrix holds {np.abs(inner).max():.3g}, which is no correlation; is it Fisher z?",
             do="Give correlations, or the time series.",
         )
     if np.abs(inner - inner.T).max(initial=0) > 1e-4:
-        raise DataError("is not symmetric.", do="Give a matrix of correlations.")
+        raise DataError(
+            "the matrix is not symmetric.", do="Give a matrix of correlations."
+        )
     out = np.eye(len(fc))
     out[kept] = np.clip((inner + inner.T) / 2, -1, 1)
     return out, empty
 
 
 def empty_rois(series: np.ndarray) -> np.ndarray:
-    """Return the boolean mask of columns that hold no signal: not finite somewhere, or constant.
+    """Return which ROIs have no signal: their column is constant, or not finite in some volume.
 
     Parameters
     ----------
     series : ndarray of shape (n_volumes, n_rois)
+
+    Returns
+    -------
+    ndarray of bool, shape (n_rois,)
     """
     finite = np.isfinite(series).all(axis=0)
     safe = np.where(finite, series, 0.0)
@@ -233,7 +282,7 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
     ----------
     series : ndarray of shape (n_volumes, n_rois)
     names : sequence of str, optional
-        ROI names for the error; their numbers, counted from 1, without.
+        ROI names for the error; without them, ROIs are numbered from 1.
     """
     missing = ~np.isfinite(series)
     affected = np.flatnonzero(missing.any(axis=0) & ~missing.all(axis=0))
@@ -244,14 +293,16 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
         volumes = int(missing[:, affected].any(axis=1).sum())
         raise DataError(
             f"ROI {shown}: NaN or infinite in {volumes} of {len(series)} volumes.",
-            do="Leave out censored volumes; an ROI without signal is missing in all of them.",
+            do="Leave out censored volumes; a ROI without signal must be missing in all of them.",
         )
 
 
 def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
-    r"""Compute the FC of one subject.
+    r"""Compute the FC of one subject, Pearson's correlation of the series of every two ROIs.
 
     .. math:: r_{ij} = \frac{\sum_t (x_{ti}-\bar x_i)(x_{tj}-\bar x_j)}{(T-1) s_i s_j}
+
+    for ROIs i and j, with means and standard deviations s over T volumes t.
 
     Parameters
     ----------
@@ -262,13 +313,13 @@ def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n_rois, n_rois), float64
-        Symmetric, unit diagonal. An ROI without signal (see `empty_rois`) has FC 0 with all
-        others.
+        Symmetric with unit diagonal. A ROI without signal (`empty_rois`) has FC 0 with all others.
 
     Raises
     ------
     DataError
-        No series, an ROI with gaps (`refuse_gaps`), or fewer than two ROIs with a signal.
+        If there are fewer than three volumes, a ROI has gaps (`refuse_gaps`), or fewer than two ROIs have a
+        signal.
     """
     series = np.asarray(series, dtype=float)
     if series.ndim != 2 or series.shape[0] < 3:
@@ -276,7 +327,9 @@ def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
     refuse_gaps(series, names)
     good = np.flatnonzero(~empty_rois(series))
     if len(good) < 2:
-        raise DataError(f"{len(good)} of {series.shape[1]} ROIs have a signal.")
+        raise DataError(
+            f"only {len(good)} of {series.shape[1]} ROIs have a signal; FC needs at least two."
+        )
     # Scaling by powers of two keeps the squares of very large or small signals in range.
     x = series[:, good]
     _, exponent = np.frexp(np.abs(x).max(axis=0))
@@ -290,12 +343,19 @@ def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
 
 
 def join_runs(runs: list[np.ndarray]) -> np.ndarray:
-    """Join several runs to one series, each z-scored by itself first so that runs weigh alike.
+    """Join several runs to one series.
+
+    Each run is z-scored by itself first, so that all volumes have the same weight. A ROI without signal in any
+    run is NaN in all.
 
     Parameters
     ----------
     runs : list of ndarray of shape (n_volumes, n_rois)
-        An ROI without signal in any run is without signal (NaN) in the whole.
+
+    Returns
+    -------
+    ndarray of shape (sum of n_volumes, n_rois)
+        A single run is returned as it is.
     """
     if len(runs) == 1:
         return runs[0]

@@ -163,7 +163,9 @@ def test_files_for_the_programs(tmp_path: Path):
     assert text.split() == ["0.000000", "0.500000", "0.750000"]
     lines = corrections.acquisition_parameters(["j-", "j"], 0.05).splitlines()
     assert lines == ["0 -1 0 0.050000", "0 1 0 0.050000"]
-    with pytest.raises(DataError, match="PhaseEncodingDirection 'AP'"):
+    with pytest.raises(
+        DataError, match="PhaseEncodingDirection is 'AP', which is unknown"
+    ):
         corrections.acquisition_parameters(["AP"], 0.05)
     (tmp_path / "m.par").write_text("0.01 0.02 0.03 1 2 3\n0 0 0 4 5 6\n")
     got = corrections.read_mcflirt(tmp_path / "m.par")

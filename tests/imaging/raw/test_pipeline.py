@@ -184,7 +184,10 @@ def test_raw_files_with_inherited_sidecar_and_reverse_image(tmp_path: Path):
     assert (run.tr, run.slice_timing, run.phase) == (2.0, (0.0, 1.0), "j")
     assert run.reverse is not None
     assert run.reverse.name == "sub-01_dir-PA_epi.nii.gz"
-    for text, says in (("{half", "not JSON"), ("[1]", "has no names and values")):
+    for text, says in (
+        ("{half", "not JSON"),
+        ("[1]", "the file holds no names and values"),
+    ):
         (fmap / "sub-01_dir-PA_epi.json").write_text(text)
         with pytest.raises(DataError, match=f"PA_epi.json: {says}"):
             find_raw(tmp_path)

@@ -1,5 +1,6 @@
-"""The raw path: from the scanner's 4D file to fMRIPrep-like derivatives in MNI space.
+"""Preprocessing of raw scans: from the scanner's 4D file to scans and confounds in MNI space.
 
-`pipeline` walks over subjects and runs the steps: `corrections` (slice timing, distortion, and the
-paper's own programs where they are installed), `motion` and `mni` (registration, confounds).
+The output has the layout of fMRIPrep. `pipeline` runs the steps for every subject: `corrections` (slice timing,
+distortion, and the paper's own programs where they are installed), `motion` (estimation of head motion) and
+`mni` (registration, confounds).
 """

@@ -1,8 +1,8 @@
 """Slice timing (a cubic spline in time), and the paper's own programs where they are installed.
 
-These are FSL's slicetimer, mcflirt and topup, and SPM12's normalisation. Their command lines are
-built as nipype would (its topup default ``--fwhm 8`` is left out: the paper says default settings,
-which are those of ``b02b0.cnf``).
+These are FSL's slicetimer, mcflirt and topup, and SPM12's normalisation. Their command lines are those of
+nipype, except for its ``--fwhm 8`` of topup: the paper states default settings, which are those of
+``b02b0.cnf``.
 """
 
 import shutil
@@ -17,7 +17,7 @@ import numpy as np
 from fcforge.core.errors import DataError
 from fcforge.imaging.scan import read_volume
 
-# of PhaseEncodingDirection
+# Unit vectors of the values of PhaseEncodingDirection.
 VECTORS = {
     "i": "1 0 0",
     "i-": "-1 0 0",
@@ -36,19 +36,19 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
     ----------
     data : ndarray of shape (x, y, n_slices, n_volumes)
     times : ndarray of shape (n_slices,)
-        Seconds after the start of a volume.
+        Time of each slice in seconds after the start of a volume.
     tr : float
-        Seconds.
+        Repetition time in seconds.
 
     Returns
     -------
-    ndarray like `data`, float32
+    ndarray of shape (x, y, n_slices, n_volumes), float32
         At the two ends, where a spline would have to extrapolate, the nearest value is kept.
 
     Raises
     ------
     DataError
-        Times that do not fit the scan.
+        If the times do not fit the scan.
     """
     times = np.asarray(times, dtype=float)
     if times.shape != (data.shape[2],) or times.min() < 0 or times.max() >= tr:
@@ -66,25 +66,31 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
         acquired = volume + offset
         signal = data[:, :, k].astype(np.float64)
         spline = CubicSpline(acquired, signal, axis=-1)
-        ask = np.clip(volume + middle, acquired[0], acquired[-1])
-        out[:, :, k] = spline(ask)
+        target = np.clip(volume + middle, acquired[0], acquired[-1])
+        out[:, :, k] = spline(target)
     return out
 
 
 def opposite(direction: str) -> str:
-    """Return the same axis with the other sign: ``j`` for ``j-``."""
+    """Return a phase-encoding direction with the other sign: ``j`` for ``j-``."""
     return direction.removesuffix("-") if direction.endswith("-") else f"{direction}-"
 
 
 def plan_route(route: str = "auto") -> dict[str, str]:
-    """Return the tool of every step: FSL and SPM12 where installed, else a pip package.
+    """Return the tool of every step, by the names in `STEPS`.
 
-    Distortion has FSL's topup alone.
+    These are FSL and SPM12 where they are installed, else fcforge and the pip package antspyx. Only FSL's
+    topup corrects distortion; without it the tool is "".
 
     Parameters
     ----------
     route : {"auto", "pip", "fsl"}
-        "pip" never looks for FSL; "fsl" insists on it.
+        "pip" never uses FSL and SPM12; "fsl" requires FSL.
+
+    Raises
+    ------
+    DataError
+        If FSL is required and not installed.
     """
     plan = dict(zip(STEPS, ("fcforge", "fcforge", "", "ants"), strict=True))
     if route == "pip":
@@ -113,12 +119,31 @@ COMMANDS = {
 
 
 def command(program: str, **values: Any) -> list[str]:
-    """Return the command line of a program."""
+    """Return the command line of a program in `COMMANDS`, with `values` for its placeholders."""
     return [program, *(part.format(**values) for part in COMMANDS[program].split())]
 
 
 def run(program: str, written: Path, **values: Any) -> np.ndarray:
-    """Run an outside program and return the volume it writes; its last error line becomes the error."""
+    """Run an external program and return the volume that it writes.
+
+    Parameters
+    ----------
+    program : str
+        A key of `COMMANDS`.
+    written : Path
+        File that the program writes. Its folder is the working folder.
+    **values
+        Values of the placeholders in the command.
+
+    Returns
+    -------
+    ndarray of shape (x, y, z, n_volumes), float32
+
+    Raises
+    ------
+    DataError
+        If the program cannot be started or fails; the message has the last line of its errors.
+    """
     words = command(program, **{"out": written, **values})
     try:
         done = subprocess.run(
@@ -139,33 +164,54 @@ def run(program: str, written: Path, **values: Any) -> np.ndarray:
 
 
 def slicetimer_file(times: np.ndarray, tr: float) -> str:
-    """Return content of FSL's ``--tcustom``: time of each slice as a fraction of TR.
+    """Return the content of the file of slice times for slicetimer's ``--tcustom``.
 
-    slicetimer itself moves a slice by 0.5 minus this value (0.5 is no shift), so that all slices
-    end at the middle of the TR.
+    A line has the time of a slice as a fraction of TR. slicetimer shifts a slice by 0.5 minus this value, so
+    that all slices are moved to the middle of the TR.
     """
     return "".join(f"{t / tr:.6f}\n" for t in times)
 
 
 def read_mcflirt(path: Path) -> np.ndarray:
-    """Return translation (mm) and rotation (radians), (n_volumes, 6), of a file with rotations first."""
+    """Read the motion parameters (n_volumes, 6) that mcflirt wrote.
+
+    The result has translations in mm first, then rotations in radians; the file has rotations first.
+    """
     rotations_first = np.loadtxt(path, ndmin=2)[:, :6]
     return np.roll(rotations_first, 3, axis=1)
 
 
 def acquisition_parameters(directions: list[str], readout: float) -> str:
-    """Return content of topup's ``--datain``: one line of phase vector and readout time per volume."""
+    """Return the content of the file for topup's ``--datain``.
+
+    It has a line for each volume, with the vector of its phase-encoding direction and the readout time.
+
+    Parameters
+    ----------
+    directions : list of str
+        Phase-encoding direction of each volume, such as ``j-``.
+    readout : float
+        Total readout time in seconds.
+    """
     lines = []
     for direction in directions:
         if direction not in VECTORS:
-            message = f"PhaseEncodingDirection '{direction}'."
-            raise DataError(message, do=f"It is one of {', '.join(VECTORS)}.")
+            message = f"PhaseEncodingDirection is '{direction}', which is unknown."
+            raise DataError(message, do=f"Use one of {', '.join(VECTORS)}.")
         lines.append(f"{VECTORS[direction]} {readout:.6f}\n")
     return "".join(lines)
 
 
 def spm_normalise_batch(mean: Path, series: Path) -> str:
-    """Return the SPM12 batch: estimate on the mean, write the series in MNI space (``w`` prefix)."""
+    """Return the SPM12 batch that normalises a scan to MNI space.
+
+    It estimates the transform on the mean and writes the series with the prefix ``w``.
+
+    Parameters
+    ----------
+    mean, series : Path
+        Files of the mean volume and of all volumes.
+    """
     text = (
         files("fcforge.imaging.raw")
         .joinpath("spm_normalise.m")

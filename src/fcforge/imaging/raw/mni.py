@@ -1,9 +1,9 @@
-"""To MNI space by one affine, and the confounds of a scan that is there, under fMRIPrep's names.
+"""Registration of a scan to MNI space by one affine, and confounds of a scan in MNI space.
 
-The affine is found by antspyx, onto the template that nilearn ships. Non-linear registration of an
-EPI straight to a T1 template made the overlap of ROIs worse in our tests (Dice 0.78 against 0.85
-for the affine), so it is not offered; use fMRIPrep for that. With fMRIPrep's column names nilearn's
-`load_confounds` methods (simple, scrubbing, ...) work on our own output as on fMRIPrep's.
+antspyx finds the affine to the template that nilearn ships. Non-linear registration of an EPI scan to a T1
+template without a T1 image made the overlap of ROIs worse in our tests (Dice 0.78 against 0.85 for the affine),
+so it is not offered; use fMRIPrep for that. The confounds have fMRIPrep's column names, so that nilearn's
+`load_confounds` methods (simple, scrubbing, ...) work on this output as on fMRIPrep's.
 """
 
 from functools import lru_cache
@@ -17,30 +17,35 @@ from fcforge.core.errors import DataError, optional
 from fcforge.imaging.raw.motion import framewise_displacement
 
 SPACE = "MNI152NLin2009aSym"
-# of the output: the usual MNI box at 3 mm
+# Grid of the output: the usual MNI box at 3 mm
 SHAPE = (61, 73, 61)
 AFFINE = from_matvec(np.eye(3) * 3, [-90, -126, -72])
-HIGH_PASS_S = 128.0
+HIGH_PASS_S = 128.0  # cosine confounds have longer periods than this
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 
 
 def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
-    """Register a scan to MNI space; return the affine from MNI mm to the scan's mm.
+    """Register a scan to MNI space by an affine transform.
 
-    ANTs samples points for mutual information by a fixed seed. It does not make the result
-    repeatable: runs on one scan were 0.1 to 0.3 mm apart at the edge of the brain, with one
-    thread, too.
+    ANTs samples points for mutual information with a fixed seed. Still the result is not repeatable: two
+    registrations of one scan differed by 0.1 to 0.3 mm at the edge of the brain, also with one thread.
 
     Parameters
     ----------
     mean : ndarray of shape (x, y, z)
         Mean of the realigned scan.
     affine : ndarray of shape (4, 4)
+        Voxel index to mm.
 
     Returns
     -------
     ndarray of shape (4, 4)
-        ``scan(A p)`` is at the MNI point p.
+        Maps a point of MNI space in mm to the point of the scan in mm.
+
+    Raises
+    ------
+    DataError
+        If the transform would stretch or shrink the brain more than twofold.
     """
     ants = _ants()
     import nibabel as nib
@@ -66,10 +71,10 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
 
 
 def to_ants(data: np.ndarray, affine: np.ndarray) -> Any:
-    """Convert a volume (x, y, z) to an antspyx image whose physical frame is our world mm (RAS).
+    """Convert a volume (x, y, z) to an antspyx image with the world coordinates of nibabel (RAS, mm).
 
-    ANTs itself counts in LPS; since it only relates images to each other, any frame serves as
-    long as all images share it, and no axis has to be flipped.
+    The convention of ANTs is LPS. It only relates images to each other, so any coordinates serve that all
+    images share, and no axis has to be flipped.
     """
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
     return _ants().from_numpy(
@@ -81,9 +86,12 @@ def to_ants(data: np.ndarray, affine: np.ndarray) -> Any:
 
 
 def affine_of_transform(file: str) -> np.ndarray:
-    """Return the 4 x 4 matrix of an ANTs affine or Euler transform file: fixed mm to moving mm."""
+    """Return the matrix (4, 4) of an ANTs affine or Euler transform file.
+
+    It maps points in mm of the fixed image to the moving image.
+    """
     transform = _ants().read_transform(file)
-    # Reading it off by its action needs no knowledge of the parameterisation.
+    # the images of four points determine it, whatever the parameters in the file
     points = np.vstack([np.eye(3), np.zeros(3)])
     moved = np.array(
         [transform.apply_to_point(tuple(point)) for point in points.tolist()]
@@ -95,6 +103,7 @@ def affine_of_transform(file: str) -> np.ndarray:
 
 
 def _ants() -> Any:
+    """Return the module antspyx; raise `DataError` if it is not installed."""
     return optional("ants", "imaging", DataError)
 
 
@@ -108,11 +117,11 @@ class Tissues(NamedTuple):
 
 @lru_cache(maxsize=1)
 def mni_tissues() -> Tissues:
-    """Return tissues on the output grid from the MNI152 masks that nilearn ships.
+    """Return masks of tissues on the output grid, from the MNI152 masks that nilearn ships.
 
-    White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what
-    lies inside the brain, away from its border, in neither grey nor white matter: mostly the
-    ventricles. The same for every subject, so the answer is kept.
+    White matter has a probability above 0.95 and is eroded by one 2 mm voxel. Cerebrospinal fluid (CSF) lies
+    inside the brain, away from its border, in neither grey nor white matter: mostly the ventricles. The masks
+    are the same for every subject, so they are cached.
     """
     import nibabel as nib
     from nilearn import datasets
@@ -138,15 +147,20 @@ def mni_tissues() -> Tissues:
 def confounds_table(
     parameters: np.ndarray, scan: np.ndarray, tissues: Tissues, tr: float
 ) -> pd.DataFrame:
-    """Compute all confound columns: motion, tissues, their derivatives and squares, FD, DVARS, cosines.
+    """Compute the table of confounds, with a row per volume and fMRIPrep's names of columns.
+
+    Columns are motion and mean signals of tissues, their derivatives and squares, framewise displacement,
+    DVARS and cosines.
 
     Parameters
     ----------
     parameters : ndarray of shape (n_volumes, 6)
         Translation in mm, rotation in radians.
     scan : ndarray of shape (x, y, z, n_volumes)
+        Scan on the output grid.
     tissues : Tissues
     tr : float
+        Repetition time in seconds.
     """
     base = dict(zip(MOTION, parameters.T, strict=True))
     brain = scan[tissues.brain]
@@ -173,9 +187,19 @@ def confounds_table(
 
 
 def cosines(n_volumes: int, tr: float) -> np.ndarray:
-    """Return discrete cosines slower than `HIGH_PASS_S`, as SPM and fMRIPrep have, (k, n_volumes)."""
+    """Return discrete cosines with periods longer than `HIGH_PASS_S`, as in SPM and fMRIPrep.
+
+    Parameters
+    ----------
+    n_volumes : int
+    tr : float
+        Repetition time in seconds.
+
+    Returns
+    -------
+    ndarray of shape (n_cosines, n_volumes)
+    """
     from nilearn.glm.first_level.design_matrix import create_cosine_drift
 
-    return create_cosine_drift(1 / HIGH_PASS_S, np.arange(n_volumes) * tr)[
-        :, :-1
-    ].T  # last: a constant
+    drifts = create_cosine_drift(1 / HIGH_PASS_S, np.arange(n_volumes) * tr)
+    return drifts[:, :-1].T  # the last is a constant

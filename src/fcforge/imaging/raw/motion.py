@@ -4,8 +4,11 @@ Each volume is aligned to a reference by minimising
 
 .. math:: \sum_x \left( s \, V_t(M_t x) - V_0(x) \right)^2
 
-over the rigid transform :math:`M_t` (world mm) and a gain :math:`s`. The Jacobian belongs to the
-reference alone (Baker & Matthews 2004, IJCV 56:221), so an iteration costs one interpolation.
+over points x of the reference :math:`V_0`, for each volume :math:`V_t`, by the rigid transform :math:`M_t`
+(world mm) and a gain :math:`s`. The Jacobian depends on the reference alone (Baker & Matthews 2004, IJCV
+56:221), so an iteration costs one interpolation.
+
+A rigid transform has six parameters: translation in mm, and rotation in radians about the centre of the grid.
 """
 
 from typing import Any
@@ -18,13 +21,21 @@ SAMPLE_MM = 4.0
 MAX_ITERATIONS = 40
 TOLERANCE_MM = 1e-3
 Grid = tuple[tuple[int, ...], np.ndarray]  # shape and affine
-# (n, 4, 4) from world mm in the reference to world mm in each volume, ``V_t(M_t x)`` matching
-# ``V_ref(x)``; and (n, 6) translation in mm and rotation in radians about the centre of the grid
+# For n volumes the matrices M_t (n, 4, 4), from mm in the reference to mm in the volume, and their six
+# parameters (n, 6)
 Motion = tuple[np.ndarray, np.ndarray]
 
 
 def rigid(parameters: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """Return the 4 x 4 matrix of (tx, ty, tz, rx, ry, rz): rotate about `centre` (Rz Ry Rx), then shift."""
+    """Return the matrix (4, 4) of a rigid transform: rotate about a centre, then shift.
+
+    Parameters
+    ----------
+    parameters : ndarray of shape (6,)
+        Translations along x, y, z in mm, then rotations about x, y, z in radians, applied in this order.
+    centre : ndarray of shape (3,)
+        Centre of the rotation in mm.
+    """
     from scipy.spatial.transform import Rotation
 
     shift, angles = np.asarray(parameters, dtype=float).reshape(2, 3)
@@ -35,7 +46,7 @@ def rigid(parameters: np.ndarray, centre: np.ndarray) -> np.ndarray:
 
 
 def parameters_of(matrix: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """Return the parameters of a matrix; inverse of `rigid`."""
+    """Return the parameters (6,) of a rigid transform; inverse of `rigid`."""
     from scipy.spatial.transform import Rotation
 
     turn = matrix[:3, :3]
@@ -44,11 +55,15 @@ def parameters_of(matrix: np.ndarray, centre: np.ndarray) -> np.ndarray:
 
 
 def framewise_displacement(parameters: np.ndarray) -> np.ndarray:
-    """Return FD of Power et al. 2012: sum of absolute changes, rotations as arcs on a 50 mm sphere.
+    """Return framewise displacement in mm (Power et al. 2012).
+
+    It is the sum of the absolute changes of the six parameters since the volume before; a rotation counts as
+    the arc on a sphere of 50 mm.
 
     Parameters
     ----------
     parameters : ndarray of shape (n_volumes, 6)
+        Translation in mm, rotation in radians.
 
     Returns
     -------
@@ -61,12 +76,20 @@ def framewise_displacement(parameters: np.ndarray) -> np.ndarray:
 
 
 def estimate_motion(data: np.ndarray, affine: np.ndarray) -> Motion:
-    """Estimate the motion of every volume against the first, then once more against the mean.
+    """Estimate the motion of every volume relative to the first, then relative to the mean.
 
     Parameters
     ----------
     data : ndarray of shape (x, y, z, n_volumes)
     affine : ndarray of shape (4, 4)
+        Voxel index to mm.
+
+    Returns
+    -------
+    matrices : ndarray of shape (n_volumes, 4, 4)
+        From mm in the reference to mm in each volume.
+    parameters : ndarray of shape (n_volumes, 6)
+        Translation in mm, rotation in radians.
     """
     middle = (np.array(data.shape[:3]) - 1) / 2
     centre = affine[:3, :3] @ middle + affine[:3, 3]
@@ -79,7 +102,16 @@ def estimate_motion(data: np.ndarray, affine: np.ndarray) -> Motion:
 
 
 def mean_volume(data: np.ndarray, affine: np.ndarray, matrices: Any) -> np.ndarray:
-    """Return the mean of the realigned volumes, on the scan's own grid."""
+    """Return the mean of the realigned volumes (x, y, z), on the scan's own grid.
+
+    Parameters
+    ----------
+    data : ndarray of shape (x, y, z, n_volumes)
+    affine : ndarray of shape (4, 4)
+        Voxel index to mm.
+    matrices : sequence of ndarray of shape (4, 4)
+        Motion of every volume, from `estimate_motion`.
+    """
     total = np.zeros(data.shape[:3], dtype=np.float64)
     grid = (data.shape, affine)
     for t, matrix in enumerate(matrices):
@@ -94,7 +126,20 @@ def resample(
     grid: Grid,
     order: int = 3,
 ) -> np.ndarray:
-    """Compute ``out(x) = volume(matrix x)`` for every voxel x (world mm) of a target grid."""
+    """Resample a volume to a target grid: ``out(x) = volume(matrix x)`` for every voxel x in mm.
+
+    Parameters
+    ----------
+    volume : ndarray of shape (x, y, z)
+    affine : ndarray of shape (4, 4)
+        Voxel index of `volume` to mm.
+    matrix : ndarray of shape (4, 4)
+        From mm in the target to mm in `volume`.
+    grid : (tuple of int, ndarray of shape (4, 4))
+        Shape and affine of the target.
+    order : int
+        Order of the interpolating spline.
+    """
     from scipy.ndimage import affine_transform
 
     shape, target = grid
@@ -107,7 +152,19 @@ def resample(
 
 
 class _Target:
-    """Sample points of a reference with the pseudo-inverse of their Jacobian."""
+    """Reference volume to which others are aligned.
+
+    It holds sample points of the head with their values, and the pseudo-inverse of their Jacobian with respect
+    to the six parameters and the gain.
+
+    Parameters
+    ----------
+    volume : ndarray of shape (x, y, z)
+    affine : ndarray of shape (4, 4)
+        Voxel index to mm.
+    centre : ndarray of shape (3,)
+        Centre of rotations in mm.
+    """
 
     def __init__(
         self, volume: np.ndarray, affine: np.ndarray, centre: np.ndarray
@@ -133,13 +190,26 @@ class _Target:
         self.solve = np.linalg.pinv(jacobian)
 
     def _smooth(self, volume: np.ndarray) -> np.ndarray:
+        """Return a volume smoothed by a Gaussian of `SMOOTH_FWHM_MM`."""
         from scipy.ndimage import gaussian_filter
 
         sigma = SMOOTH_FWHM_MM / 2.3548 / self.voxel_mm
         return gaussian_filter(np.asarray(volume, dtype=np.float32), sigma)
 
     def align_all(self, data: np.ndarray, start: list[np.ndarray]) -> list[np.ndarray]:
-        """Align all volumes; each starts from the transform of the previous one where that fits better."""
+        """Align all volumes to the reference.
+
+        Parameters
+        ----------
+        data : ndarray of shape (x, y, z, n_volumes)
+        start : list of ndarray of shape (4, 4)
+            First guess of each transform. Instead of the identity, the result of the volume before is used.
+
+        Returns
+        -------
+        list of ndarray of shape (4, 4)
+            From mm in the reference to mm in each volume.
+        """
         transforms: list[np.ndarray] = []
         for t in range(data.shape[3]):
             begin = start[t]
@@ -149,7 +219,19 @@ class _Target:
         return transforms
 
     def align(self, volume: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Transform of one volume."""
+        """Align one volume to the reference.
+
+        Parameters
+        ----------
+        volume : ndarray of shape (x, y, z)
+        start : ndarray of shape (4, 4)
+            First guess.
+
+        Returns
+        -------
+        ndarray of shape (4, 4)
+            From mm in the reference to mm in the volume.
+        """
         from scipy.ndimage import map_coordinates, spline_filter
 
         smooth = spline_filter(self._smooth(volume), order=3, output=np.float32)
@@ -159,10 +241,10 @@ class _Target:
         for _ in range(MAX_ITERATIONS):
             at = self.points @ matrix[:3, :3].T + matrix[:3, 3]
             at = at @ to_voxel[:3, :3].T + to_voxel[:3, 3]
-            seen = map_coordinates(
+            values = map_coordinates(
                 smooth, at.T, order=3, mode="nearest", prefilter=False
             )
-            step = self.solve @ (gain * seen - self.values)
+            step = self.solve @ (gain * values - self.values)
             matrix = matrix @ np.linalg.inv(rigid(step[:6], self.centre))
             gain /= 1 + step[6]
             shift = np.abs(step[:3]).max()

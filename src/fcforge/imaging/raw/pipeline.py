@@ -1,9 +1,9 @@
-"""`fcforge preprocess`: raw scans to fMRIPrep-like derivatives in MNI space, for data without it.
+"""`fcforge preprocess`: raw scans to scans in MNI space with confounds, in the layout of fMRIPrep.
 
-With FSL the order is the paper's: slice timing, motion, distortion, MNI. The pip-only path follows
-fMRIPrep: motion is estimated before slice timing, since a spline in time blurs a moving head (on
-our phantom 0.04 mm of motion are left that way, 0.14-0.27 mm the other way round); motion and
-registration are composed, so every volume is interpolated in space once.
+With FSL the order is the paper's: slice timing, motion, distortion, MNI. Without it the order is that of
+fMRIPrep: motion is estimated before slice timing, because a spline in time blurs a moving head. (On our phantom
+0.04 mm of motion remain in this order, 0.14 to 0.27 mm in the other.) Motion and registration are composed, so
+that every volume is interpolated in space once.
 """
 
 import shutil
@@ -32,19 +32,21 @@ PREFER = "a basic path: T1w images are not used; where fMRIPrep can be run, pref
 
 @dataclass(frozen=True)
 class RawRun:
-    """One raw run: where it is and how it was acquired.
+    """One raw run: its file, and how it was acquired by the JSON sidecar.
 
     Attributes
     ----------
     source : Source
     tr : float or None
-        From the sidecar.
+        Repetition time in seconds; None where the sidecar has none.
     slice_timing : tuple of float
-        Seconds; empty when unknown.
-    phase, readout
-        PhaseEncodingDirection ("" when unknown) and TotalReadoutTime.
+        Time of each slice in seconds; empty if unknown.
+    phase : str
+        PhaseEncodingDirection, such as ``j-``; "" if unknown.
+    readout : float
+        TotalReadoutTime in seconds.
     reverse : Path or None
-        EPI image with the opposite phase direction.
+        EPI image with the opposite phase direction, for the correction of distortion.
     """
 
     source: Source
@@ -58,7 +60,17 @@ class RawRun:
 def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
     """Bring every raw run below ``request.source`` to MNI space, with confounds for ``fcforge fc``.
 
-    Parameters are those of `fcforge.imaging.app.fc_folder`.
+    Parameters
+    ----------
+    request : PreprocessRequest
+        Options of the command.
+    pages : module
+        `fcforge.report.quality`, which makes the pages if ``request.report`` is set.
+
+    Returns
+    -------
+    Outcome
+        Subjects that are done, and those that failed with the reason.
     """
     say(PREFER)
     out = request.out
@@ -68,13 +80,14 @@ def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
     listed = people.read_people(table) if table else {}
     scanned = (run.source.subject for run in runs)
     subjects = people.wanted(request.participant_label, listed, scanned)
-    # Laid out as fMRIPrep's, so that tools for fMRIPrep's output read it.
+    # The output has fMRIPrep's layout, so that tools for fMRIPrep's output read it.
     layout = "fcforge preprocess (fMRIPrep layout)"
     outputs.write_description(out, request.source, "fcforge preprocess", layout)
     if table is not None:  # `fcforge fc` looks for it beside the derivatives
         shutil.copyfile(table, out / table.name)
 
     def make(subject: str) -> bool:
+        """Preprocess all runs of a subject; return False if all were done before."""
         subject_runs = [run for run in runs if run.source.subject == subject]
         if not subject_runs:
             raise Exclusion("is listed, but there is no scan of it.")
@@ -88,12 +101,17 @@ def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
 
 
 def _preprocess(run: RawRun, request: Request, pages: ModuleType) -> bool:
-    """Run all steps for one run, unless they were done before, and write its files and page.
+    """Preprocess one run and write its files and page, unless this was done before.
+
+    Returns
+    -------
+    bool
+        Whether it was done now.
 
     Raises
     ------
     DataError
-        A damaged scan, an unknown TR, a step whose program fails.
+        If the scan is damaged, its TR is unknown, or the program of a step fails.
     """
     path = run.source.path
     inputs = [path, run.reverse] if run.reverse else [path]
@@ -107,11 +125,17 @@ def _preprocess(run: RawRun, request: Request, pages: ModuleType) -> bool:
             raise DataError("the TR is unknown.", do="Pass --tr SECONDS.")
         drop = request.drop
         if scan.n_volumes - drop < 10:
-            raise DataError(f"{scan.n_volumes} volumes, {drop} dropped: too few.")
+            raise DataError(
+                f"of {scan.n_volumes} volumes {drop} are dropped; fewer than 10 are left.",
+                do="Lower --drop, or leave the scan out.",
+            )
         data = read_volume(path)[..., drop:]
         bad = (~np.isfinite(data)).any(axis=-1)
         if bad.any():
-            raise DataError(f"{int(bad.sum())} NaN voxels in a raw scan.")
+            raise DataError(
+                f"{int(bad.sum())} voxels of the raw scan are NaN or infinite.",
+                do="Convert the scan from DICOM again.",
+            )
     plan = corrections.plan_route(request.route)
     if request.work_dir is not None:
         request.work_dir.mkdir(parents=True, exist_ok=True)
@@ -123,7 +147,25 @@ def _preprocess(run: RawRun, request: Request, pages: ModuleType) -> bool:
 
 @dataclass
 class _Way:
-    """A scan on its way to MNI space; every step changes `data` and records what it did in `done`."""
+    """A scan on its way to MNI space; every step changes `data` and adds a record to `done`.
+
+    Attributes
+    ----------
+    run : RawRun
+    request : PreprocessRequest
+    plan : dict of str to str
+        Tool of every step, from `corrections.plan_route`.
+    work : Path
+        Folder for temporary files.
+    data : ndarray of shape (x, y, z, n_volumes)
+        The scan after the steps so far.
+    affine : ndarray of shape (4, 4)
+        Voxel index to mm.
+    tr : float
+        Repetition time in seconds.
+    done : dict
+        Details of the steps so far, by the names in `corrections.STEPS`.
+    """
 
     run: RawRun
     request: Request
@@ -161,13 +203,21 @@ class _Way:
         self.done["slice_timing"] = {"ReferenceSeconds": float(times.max() / 2)}
 
     def distortion(self) -> None:
-        """Correct distortion with FSL's topup from the mean and its opposite, if requested."""
+        """Correct distortion with FSL's topup, if requested.
+
+        topup estimates it from the mean and an image with the opposite phase direction.
+        """
         if not self.request.sdc:
             return
         reverse = self.run.reverse
         if reverse is None:
             where = self.run.source.path
-            raise DataError("no image with the opposite phase direction.", where=where)
+            raise DataError(
+                "there is no image with the opposite phase direction, which --sdc needs.",
+                where=where,
+                do="Put one into fmap/, with PhaseEncodingDirection in its sidecar, or leave "
+                "--sdc out.",
+            )
         if self.plan["distortion"] != "topup":
             raise DataError(
                 "--sdc needs FSL's topup, which is not there; fcforge has no other correction.",
@@ -189,7 +239,10 @@ class _Way:
         self.done["distortion"] = {"Reverse": reverse.name, "Config": "b02b0.cnf"}
 
     def realign(self) -> None:
-        """Estimate the motion of every volume; mcflirt also moves the volumes, ours leaves that to MNI."""
+        """Estimate the motion of every volume.
+
+        mcflirt also realigns the volumes. Without it `to_mni` does so, together with the registration.
+        """
         if self.plan["motion"] == "mcflirt":
             source = self.save("to_realign.nii.gz")
             out = self.work / "realigned"
@@ -204,7 +257,7 @@ class _Way:
         self.done["motion"] = {"LargestMm": float(largest)}
 
     def to_mni(self) -> np.ndarray:
-        """Resample the volumes on the MNI grid, (x, y, z, n_volumes)."""
+        """Register the scan to MNI space and return its volumes there (x, y, z, n_volumes)."""
         mean = mean_volume(self.data, self.affine, self.matrices)
         if self.plan["registration"] == "spm12":
             self.done["registration"] = {"Template": "SPM12 TPM"}
@@ -218,12 +271,20 @@ class _Way:
         grid = (mni.SHAPE, mni.AFFINE)
         out = np.empty((*mni.SHAPE, len(self.matrices)), dtype=np.float32)
         for t, matrix in enumerate(self.matrices):
-            moved = matrix @ to_scan
-            out[..., t] = resample(self.data[..., t], self.affine, moved, grid)
+            to_volume = matrix @ to_scan
+            out[..., t] = resample(self.data[..., t], self.affine, to_volume, grid)
         return out
 
     def go(self, key: str, pages: ModuleType) -> None:
-        """Run all steps, then write the files and the page; the sidecar marks the run as done."""
+        """Run all steps, then write the files and the page.
+
+        Parameters
+        ----------
+        key : str
+            Fingerprint of inputs and settings. The sidecar with it is written last: it marks the run as done.
+        pages : module
+            `fcforge.report.quality`.
+        """
         steps = [self.slice_timing, self.realign, self.distortion]
         for step in steps if self.plan["motion"] == "mcflirt" else reversed(steps):
             step()
@@ -253,7 +314,7 @@ class _Way:
         outputs.write_json(layouts.sidecar_of(path), side)
 
     def write(self, scan: np.ndarray, path: Path) -> pd.DataFrame:
-        """Write the scan in MNI space, the brain mask and the confounds, and return them."""
+        """Write the scan in MNI space, the brain mask and the confounds; return the confounds."""
         tissues = mni.mni_tissues()
         mask = path.with_name(path.name.replace("preproc_bold", "brain_mask"))
         brain = tissues.brain.astype(np.uint8)
@@ -282,6 +343,7 @@ def find_raw(root: Path) -> list[RawRun]:
 
 
 def _describe(path: Path, root: Path) -> RawRun:
+    """Return the raw run of a file below the folder `root`, with the acquisition in its sidecars."""
     # BIDS inheritance: task-rest_bold.json at the top counts, too.
     bare = {"sub": layouts.stem_of(path.name), "task": "rest"}
     named = {**bare, **layouts.entities(path.name)}
@@ -302,7 +364,7 @@ def _describe(path: Path, root: Path) -> RawRun:
 
 
 def _reverse_of(path: Path, phase: str) -> Path | None:
-    """Find the EPI image beside a scan that has the opposite phase direction."""
+    """Find the EPI image in ``fmap/`` with the opposite of the phase direction; None if there is none."""
     for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
         side = layouts.read_json(layouts.sidecar_of(image))
         if side.get("PhaseEncodingDirection") == corrections.opposite(phase):
@@ -319,7 +381,19 @@ def output_path(out: Path, run: RawRun) -> Path:
 def save_nifti(
     data: np.ndarray, affine: np.ndarray, tr: float, path: Path, stored: Any = "f4"
 ) -> Path:
-    """Write a 3D or 4D array as NIfTI in numbers of the type `stored`; returns the path."""
+    """Write a 3D or 4D array as NIfTI and return the path.
+
+    Parameters
+    ----------
+    data : ndarray of shape (x, y, z) or (x, y, z, n_volumes)
+    affine : ndarray of shape (4, 4)
+        Voxel index to mm.
+    tr : float
+        Repetition time in seconds.
+    path : Path
+    stored : dtype
+        Type of the numbers in the file.
+    """
     import nibabel as nib
 
     image = nib.Nifti1Image(data, affine, dtype=np.dtype(stored))
