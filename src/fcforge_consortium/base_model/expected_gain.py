@@ -1,22 +1,28 @@
 r"""Expected gain of contributions, estimated on the public subjects before any hospital joins.
 
-**Partitions.** Public sites are split at random into public subjects and hospitals, each of which is
-cut into learning and test subjects; noise is scaled to the planned number of subjects. Sums are
-inner products with the numbers of `fcforge_consortium.base_model.vectors` (a test compares
-them). With :math:`z = B^\top x` and the Gram matrix of x, coordinates are never formed, so that
-hundreds of settings, budgets and draws of the noise cost milliseconds each. Noise is drawn once in
-all p directions and used for every setting, so that all are compared on the same noise. It is
-seeded: none of these numbers leaves a hospital.
+The gain is the AUROC of the model with contributions minus that of the base model alone, compared
+within each hospital.
+
+**Partitions.** A partition plays a consortium: some public sites, drawn at random, stand for the public
+subjects, and the others for hospitals. The subjects of each hospital are split into learning and test
+subjects. Noise is scaled to the planned number of subjects. The result is that of
+`fcforge_consortium.base_model.vectors` (a test compares them), but contributions are never formed as
+vectors: with the coordinates :math:`z = B^\top x` along the axes B and the Gram matrix of x, scores after
+the sum follow from inner products, so that hundreds of settings, budgets and draws of the noise cost
+milliseconds each. Noise is drawn once in all p directions and used for every setting, so that all are
+compared on the same noise. It is seeded: none of these numbers leaves a hospital.
+
+Letters: n subjects, p features, K axes, c columns of the target, m test subjects.
 
 **Caution.** The table of `fcforge_consortium.base_model.planning` was chosen where the base model
 leaves much to learn. If the base model is accurate already, or has few ROIs, a step of that size is
 mostly noise: on simulated subjects of 40 ROIs the base model's AUROC of .96 fell to .83 at epsilon
-1. Partitions of the public subjects may therefore choose a stronger pull to the base model. Rule: of
-`PULLS` times the table's pull the one with the best mean gain is taken if it beats the table's by
-more than `SURE` standard errors of the paired difference. Of zero, one and two errors, two was
-chosen on ABIDE's fourteen smaller sites (16 partitions, five budgets): the table's pull stayed in 98
-of 100 cases and no mean gain fell by more than .002. One error changed a fifth of all cases and lost
-up to .003.
+1. Partitions of the public subjects may therefore choose a stronger *pull*, which is the strength of the
+prior that holds the model at the base model. Rule: of `PULLS` times the table's pull, the one with the
+best mean gain is taken if it beats the table's pull by more than `SURE` standard errors of the paired
+difference. Zero, one and two standard errors were compared on ABIDE's fourteen smaller sites (16
+partitions, five budgets). With two, the table's pull stayed in 98 of 100 cases and no mean gain fell by
+more than .002. With one, a fifth of all cases changed and lost up to .003.
 """
 
 from dataclasses import replace
@@ -48,19 +54,32 @@ from fcforge_consortium.base_model.vectors import COUNT, SENSITIVITY, step_facto
 
 PUBLIC = 0.5  # share of the subjects that are public in a partition
 PARTITIONS = 12
-PULLS = (1.0, 3.0, 10.0, 30.0, 100.0)
-SURE = 2.0
+PULLS = (1.0, 3.0, 10.0, 30.0, 100.0)  # multiples of the planned pull that are tried
+SURE = 2.0  # standard errors by which another pull must beat the planned one
 TESTED = 0.3  # share of each hospital's subjects that are tested
-Rows = tuple[Array, Array, Array]
+Rows = tuple[Array, Array, Array]  # rows of public, learning and test subjects
 
 
 def random_partition(
     site: Array, y: Array, wanted: float, rng: np.random.Generator
 ) -> Rows:
-    """Return the rows of public, learning and test subjects.
+    """Divide public sites at random into public subjects and hospitals.
 
-    Random sites are public until they have `wanted` subjects; all others are hospitals, each cut
-    7:3 within every diagnosis, or within every fifth of a number.
+    Random sites are public until they have `wanted` subjects; all others are hospitals. Each hospital
+    is split 7:3 into learning and test subjects, within every diagnosis or every fifth of a number.
+
+    Parameters
+    ----------
+    site, y : ndarray of shape (n,)
+        Site and target of each subject.
+    wanted : float
+        Number of public subjects to reach.
+    rng : numpy Generator
+
+    Returns
+    -------
+    public, learn, test : ndarray of int
+        Rows of the subjects.
     """
     groups = strata(y)
     names = rng.permutation(np.unique(site))
@@ -81,12 +100,14 @@ def random_partition(
 
 
 class Partition:
-    """Public subjects, and learning and test subjects of hospitals, as inner products.
+    """A consortium played on public subjects, which scores any settings and noise quickly.
 
     Parameters
     ----------
     features : ndarray of shape (n, p)
+        Features of all subjects, confounds removed.
     y, site : ndarray of shape (n,)
+        Their targets and sites.
     rows : tuple of ndarray
         Public, learning and test rows (`random_partition`).
     rng : numpy Generator
@@ -127,7 +148,10 @@ class Partition:
         self.gram = self.x[test] @ self.x[learn].T
 
     def _fit_public(self, x: Array, t: Array, directions: int) -> None:
-        """Set the scores of the base model, its residuals on public subjects, and the axes.
+        """Fit the base model and the axes to the public subjects, and set what follows from them.
+
+        ``score`` (n, c) are the scores of all subjects by the base model, ``public_residual`` (., c) its
+        leave-one-out residuals, ``z`` (n, K) the coordinates of all subjects along the axes.
 
         Parameters
         ----------
@@ -146,10 +170,15 @@ class Partition:
 
     @cached_property
     def pairs(self) -> list[tuple[Array, ...]]:
-        """Pairs of test subjects of one hospital, the first of which should score higher.
+        """Return pairs of test subjects of one hospital, of which the first should score higher.
 
         For two classes: each patient with each control. For more classes: each class with all
-        others. For a number: each subject with each one below.
+        others. For a number: each subject with each one of a lower number.
+
+        Returns
+        -------
+        list of (first, second)
+            Places of test subjects; one item for two classes or a number, one for each class otherwise.
         """
         y = self.y_test
         classes = range(self.t.shape[1] == 1, self.t.shape[1] + 1)
@@ -160,19 +189,28 @@ class Partition:
         return [np.nonzero(each & same_site) for each in higher]
 
     def auroc(self, scores: Array) -> Array:
-        """Return the AUROC within hospitals of scores (m, ..., c).
+        """Return the AUROC within hospitals.
 
         It is the share of pairs in the right order, averaged over the classes if there are more
         than two. For a number it is the share of pairs in the order of their numbers.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (m, ..., c)
+            Scores of the test subjects.
+
+        Returns
+        -------
+        ndarray of shape (...)
         """
-        ways = vertices(self.t.shape[1] + 1)[-len(self.pairs) :]
-        right = []
-        for way, (first, second) in zip(ways, self.pairs, strict=True):
-            toward = scores @ way
-            above = toward[first] - toward[second]
-            ties = (above == 0).mean(0)
-            right.append((above > 0).mean(0) + 0.5 * ties)
-        return np.mean(right, 0)
+        directions = vertices(self.t.shape[1] + 1)[-len(self.pairs) :]
+        shares = []
+        for direction, (first, second) in zip(directions, self.pairs, strict=True):
+            toward = scores @ direction  # how far the scores point to the class
+            difference = toward[first] - toward[second]
+            ties = (difference == 0).mean(0)
+            shares.append((difference > 0).mean(0) + 0.5 * ties)
+        return np.mean(shares, 0)
 
     def space(self, settings: SpaceSettings) -> ContributionSpace:
         """Return the space of contributions with these settings: scales, size and clip."""
@@ -193,71 +231,96 @@ class Partition:
         return replace(space, clip=float(np.quantile(norm, settings.clip)))
 
     def factor(self, space: ContributionSpace, rows: Array) -> Array:
-        """Return the factor (n, c) of each subject's u in a sum, residual and norm clipped."""
-        left = np.clip(self.t[rows] - self.score[rows], -RESIDUAL, RESIDUAL)
-        norm = self._norm(space, rows, left)
-        cut = np.minimum(space.clip / np.maximum(norm, 1e-30), 1.0)
-        return left * cut[:, None]
+        """Return the factors by which the coordinates u of some subjects enter a sum.
+
+        A factor is the residual of the base model, scaled down where the subject's vector would be
+        longer than the clip.
+
+        Parameters
+        ----------
+        space : ContributionSpace
+        rows : ndarray of int, shape (n,)
+            The subjects.
+
+        Returns
+        -------
+        ndarray of shape (n, c)
+        """
+        residual = np.clip(self.t[rows] - self.score[rows], -RESIDUAL, RESIDUAL)
+        norm = self._norm(space, rows, residual)
+        scale = np.minimum(space.clip / np.maximum(norm, 1e-30), 1.0)
+        return residual * scale[:, None]
 
     def _norm(self, space: ContributionSpace, rows: Array, residual: Array) -> Array:
-        """Return the norms (n,) of the contributions of subjects with these residuals."""
+        """Return the norms (n,) of the vectors of subjects with residuals (n, c), before clipping."""
         size = np.linalg.norm(residual, axis=1)
         return size * np.sqrt(self._squares(space.gain, rows) + 0.25)
 
     def _squares(self, gain: Array, rows: Array) -> Array:
-        """Return the squared norms (n,) of the coordinates."""
-        along = self.z[rows] ** 2
-        off = np.maximum(self.norms[rows] - along.sum(1), 0.0)
-        return along @ gain[:-1] ** 2 + off * gain[-1] ** 2
+        """Return the squared norms (n,) of subjects' coordinates, scaled by `gain` (K + 1,)."""
+        along_axes = self.z[rows] ** 2
+        beside_axes = np.maximum(self.norms[rows] - along_axes.sum(1), 0.0)
+        return along_axes @ gain[:-1] ** 2 + beside_axes * gain[-1] ** 2
 
     def scores(self, space: ContributionSpace, noise: float) -> Array:
-        """Return the scores (m, draws, c) of the test subjects after the sum over learning subjects.
+        """Return the scores of the test subjects after the noisy sum over all learning subjects.
 
         Parameters
         ----------
         space : ContributionSpace
         noise : float
             Standard deviation of all noise in the sum, in units of the sensitivity.
+
+        Returns
+        -------
+        ndarray of shape (m, draws, c)
         """
-        given = self.factor(space, self.rows[1])
+        factors = self.factor(space, self.rows[1])
         columns = [
-            self._column(space, each, noise, k) for k, each in enumerate(given.T)
+            self._column(space, column_factors, noise, k)
+            for k, column_factors in enumerate(factors.T)
         ]
         return np.stack(columns, -1)
 
     def _column(
-        self, space: ContributionSpace, given: Array, noise: float, column: int
+        self, space: ContributionSpace, factors: Array, noise: float, column: int
     ) -> Array:
-        """Return the scores (m, draws) of one column.
+        """Return the scores of the test subjects by one column of the target.
+
+        It is `vectors.solve` and `vectors.stepped_model` without their vectors.
 
         Parameters
         ----------
         space : ContributionSpace
-        given : ndarray of shape (n,)
+        factors : ndarray of shape (n,)
             Factor of each learning subject's u in the sum.
         noise : float
             As in `scores`.
         column : int
+
+        Returns
+        -------
+        ndarray of shape (m, draws)
         """
         _, learn, test = self.rows
         noise_axes = self.noise_axes[column]
         sigma = noise * space.clip * SENSITIVITY / UNIT
         count_noise = sigma / space.clip * UNIT / COUNT * self.noise_count
-        n = np.maximum(len(learn) + count_noise, 1.0)
+        n = np.maximum(len(learn) + count_noise, 1.0)  # noisy number of subjects
         hold = space.hold * space.share**2
-        along = given @ self.z[learn]
-        inside = space.gain[:-1, None] * along[:, None] + sigma * noise_axes
+        sum_axes = factors @ self.z[learn]
+        noisy_axes = space.gain[:-1, None] * sum_axes[:, None] + sigma * noise_axes
         second = space.second[:, None]
-        live = space.share > 0
-        factor = np.zeros((len(hold), len(n)))
-        factor[live] = step_factor(n, second[live], hold[live, None], sigma**2)
+        used = space.share > 0
+        rate = np.zeros((len(hold), len(n)))  # step per unit of the sum, by direction
+        rate[used] = step_factor(n, second[used], hold[used, None], sigma**2)
         z = self.z[test]
-        step = (z * space.gain[:-1]) @ (factor[:-1] * inside)
-        products = self.gram @ given - z @ along
-        off = space.gain[-1] * products[:, None]
-        off = off + sigma * (self.noise_test[column] - z @ noise_axes)
-        step = step + space.gain[-1] * factor[-1] * off
-        half = 0.5 * given.sum() + sigma * self.noise_half[column]
+        step = (z * space.gain[:-1]) @ (rate[:-1] * noisy_axes)
+        products = self.gram @ factors - z @ sum_axes
+        beside_axes = space.gain[-1] * products[:, None]
+        beside_axes = beside_axes + sigma * (self.noise_test[column] - z @ noise_axes)
+        step = step + space.gain[-1] * rate[-1] * beside_axes
+        half = 0.5 * factors.sum() + sigma * self.noise_half[column]
         intercept = 0.5 * half * step_factor(n, 0.25, space.hold, sigma**2)
         return self.score[test, column][:, None] + step + intercept
 
@@ -275,22 +338,23 @@ class Partition:
 class ExpectedGains:
     """Gains of contributions over random partitions of the public sites.
 
-    Partitions with too few subjects are left out; a single site has none.
+    Partitions with too few subjects are left out. Public subjects of a single site have no partition.
 
     Parameters
     ----------
     features : ndarray of shape (n, p)
         Features of the public subjects, confounds removed.
     y, site : ndarray of shape (n,)
+        Their targets and sites.
     levels : set of float
-        Noise per subject.
+        Noise per subject (`planning`), for each of which gains are computed.
 
     Attributes
     ----------
     references : list of (public, pooled)
-        AUROC within hospitals of the base model alone, and the gain of pooled ridge.
-    gains : mapping of level to list of ndarray of shape (PULLS,)
-        AUROC above that of the base model, for each pull to it.
+        For each partition the AUROC of the base model alone, and the gain of ridge on pooled data.
+    gains : dict of float to list of ndarray
+        For each level and partition the gain by each of `PULLS`.
     """
 
     def __init__(
@@ -315,7 +379,13 @@ class ExpectedGains:
                     gains.append(_by_pull(part, level) - public)
 
     def best_pull(self, level: float) -> tuple[int, float, float]:
-        """Return the index in `PULLS` that the rule takes, its mean gain and standard error."""
+        """Return the index in `PULLS` that the rule of the module takes, its mean gain and standard error.
+
+        Parameters
+        ----------
+        level : float
+            Noise per subject.
+        """
         if len(self.references) < 2:
             return 0, 0.0, 0.0
         gains = np.array(self.gains[level])
@@ -325,14 +395,21 @@ class ExpectedGains:
         return pull, *_mean(gains[:, pull])
 
     def settings(self, noise: float) -> SpaceSettings:
-        """Return the planned settings, with the pull that the rule takes."""
-        usual = planned_settings(noise, self.n_features)
+        """Return the planned settings for a noise per subject, with the pull that the rule takes."""
+        planned = planned_settings(noise, self.n_features)
         pull, _, _ = self.best_pull(noise)
-        return replace(usual, pull=PULLS[pull] * usual.pull)
+        return replace(planned, pull=PULLS[pull] * planned.pull)
 
 
 def _by_pull(part: Partition, level: float) -> Array:
-    """Return the AUROC for each of `PULLS`, averaged over draws, at a noise per subject."""
+    """Return the AUROC of a partition for each of `PULLS`, averaged over draws of the noise.
+
+    Parameters
+    ----------
+    part : Partition
+    level : float
+        Noise per subject.
+    """
     planned = part.space(planned_settings(level, part.p))
     noise = level * len(part.rows[1])
     values = []
@@ -343,6 +420,6 @@ def _by_pull(part: Partition, level: float) -> Array:
 
 
 def _mean(values: Array) -> tuple[float, float]:
-    """Return the mean of (n,) and its standard error."""
+    """Return the mean of some values and its standard error."""
     error = values.std(ddof=1) / len(values) ** 0.5
     return float(values.mean()), float(error)

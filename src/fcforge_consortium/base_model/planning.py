@@ -1,15 +1,16 @@
 r"""Settings of a base model for the planned number of subjects and budget.
 
-The *noise per subject* is the standard deviation of all noise in a sum, in units of the
-sensitivity, divided by the number of subjects. It alone decides how many directions carry signal.
-One table therefore serves sums and local noise, any number of subjects and any epsilon: ten times
-the subjects at epsilon 1 have less noise per subject than 600 at epsilon 10. The table was chosen on
-ABIDE's fourteen smaller sites, by a rule that was fixed before the run
-(paper/benchmarks/choose_sums.py, paper/results/choose_sums_2.json).
+The *noise per subject* is the standard deviation of all noise in a sum, divided by the number of
+subjects, in units of the sensitivity (the most that one subject can change a contribution). It alone
+decides how many directions carry signal. One table of settings therefore serves rounds and noise by
+each hospital, any number of subjects and any epsilon. The table was chosen on ABIDE's fourteen smaller
+sites, by a rule that was fixed before the run (paper/benchmarks/choose_sums.py,
+paper/results/choose_sums_2.json).
 
-It was chosen at 116 ROIs. With p features the pull is :math:`\sqrt{6786 / p}` times the table's, at
-least once and at most three times: on the same sites with 20, 40 and 70 ROIs at random (24, 24 and
-12 partitions, seven levels) the mean gain went from .014, .020 and .018 to .014, .028 and .022.
+It was chosen at 116 ROIs. With p features the *pull*, the strength of the prior around the base model,
+is :math:`\sqrt{6786 / p}` times the table's, at least once and at most three times. On the same sites
+with 20, 40 and 70 ROIs at random (24, 24 and 12 partitions, seven levels of noise) this changed the mean
+gain from .014, .020 and .018 to .014, .028 and .022.
 """
 
 import math
@@ -19,7 +20,7 @@ from fcforge_consortium.base_model.space import SpaceSettings
 from fcforge_consortium.base_model.vectors import DOSES
 from fcforge_consortium.privacy.noise import DELTA, sigma_for
 
-FEATURES = 6786  # of 116 ROIs, at which the table was chosen
+FEATURES = 6786  # features of 116 ROIs, at which the table was chosen
 CHOSEN = {  # settings by noise per subject
     0.0: SpaceSettings(axes=8, gamma=0.35, pull=0.45),
     0.0005: SpaceSettings(axes=16, gamma=0.35, pull=0.75),
@@ -29,7 +30,13 @@ CHOSEN = {  # settings by noise per subject
     0.01: SpaceSettings(axes=16, gamma=0.1, pull=0.15),
     0.03: SpaceSettings(axes=8, gamma=0.0, even=0.8, pull=0.05),
 }
-EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
+EPSILONS = (
+    None,
+    8.0,
+    4.0,
+    2.0,
+    1.0,
+)  # of the table of expected gains; None without noise
 
 
 def noise_per_subject(
@@ -42,8 +49,9 @@ def noise_per_subject(
     subjects : int
         Number of subjects in the sum.
     epsilon : float or None
+        Budget of every subject; None for exact sums.
     doses : int
-        Doses of noise: the number of aggregators, or of hospitals that each add their own.
+        Number of parties that each add full noise: the aggregators, or the hospitals.
     delta : float
 
     Examples
@@ -59,7 +67,18 @@ def noise_per_subject(
 def planned_noise(
     subjects: int, hospitals: int
 ) -> dict[tuple[float | None, bool], float]:
-    """Return the noise per subject by (epsilon, whether aggregators add it, not hospitals)."""
+    """Return the noise per subject of a plan, for each epsilon of `EPSILONS` and each kind of noise.
+
+    Parameters
+    ----------
+    subjects, hospitals : int
+        Planned numbers over the whole consortium.
+
+    Returns
+    -------
+    dict of (epsilon, aggregated) to float
+        ``aggregated`` is True where two aggregators add the noise and False where every hospital does.
+    """
     noise = {}
     for aggregated in (True, False):
         doses = DOSES if aggregated else hospitals
@@ -69,7 +88,18 @@ def planned_noise(
 
 
 def planned_settings(noise: float, n_features: int = FEATURES) -> SpaceSettings:
-    """Return the settings for a noise per subject: those of the nearest level, by its logarithm.
+    """Return the settings for a noise per subject: those of the nearest level in the table.
+
+    Parameters
+    ----------
+    noise : float
+        Noise per subject; levels are compared by their logarithm.
+    n_features : int
+        Number of features p, for which the pull is scaled.
+
+    Returns
+    -------
+    SpaceSettings
 
     Examples
     --------

@@ -1,4 +1,8 @@
-"""Metrics and label checks of a model on people with known diagnoses."""
+"""Metrics and label checks of a model on people with known diagnoses.
+
+A *score* is what a model returns for a scan: the calibrated log odds of "patient" for two classes, log
+probabilities for more, a scaled number for a numeric target.
+"""
 
 from itertools import combinations
 
@@ -11,18 +15,23 @@ from fcforge.evaluation.metrics import cell_values
 from fcforge.evaluation.temperature import probability
 
 # p value below which diagnoses count as swapped. With a base model of NYU it refuses 12 of the other
-# 19 sites of ABIDE if their diagnoses are swapped (a rule of three standard errors: 4), and one
-# site, of 25 people, if they are not.
+# 19 sites of ABIDE when their diagnoses are swapped, and one site, of 25 people, when they are not. A
+# rule of three standard errors would refuse 4 of the swapped sites.
 SWAPPED = 0.05
 
 
 def answers_of(target: Target, score: Array) -> Array:
-    """Return predictions of calibrated scores: P(patient) (n,), P of each class (n, K), or numbers.
+    """Return the predictions that calibrated scores stand for.
 
     Parameters
     ----------
     target : Target
-    score : ndarray of shape (n,) or (n, K)
+    score : ndarray of shape (n,), or (n, K) for K > 2 classes
+
+    Returns
+    -------
+    ndarray of shape (n,) or (n, K)
+        P(patient) for two classes, the probability of every class for more, or the number in its unit.
     """
     if target.kind == "number":
         return target.restored(score)
@@ -30,7 +39,7 @@ def answers_of(target: Target, score: Array) -> Array:
 
 
 def truth_of(target: Target, y: Array) -> Array:
-    """Return the true values (n,) of predictions: classes, or numbers in their unit.
+    """Return the true values (n,) to compare predictions with: classes, or numbers in their unit.
 
     Parameters
     ----------
@@ -50,13 +59,20 @@ def quality(score: Array, y: Array, target: Target = TWO_CLASSES) -> dict[str, f
     y : ndarray of shape (n,)
         Classes, or scaled numbers.
     target : Target
+
+    Returns
+    -------
+    dict of str to float
+        accuracy, auroc and majority for classes; r2, mae and spearman for a number; and people.
     """
-    answers = answers_of(target, score)
+    predicted = answers_of(target, score)
     truth = truth_of(target, y)
-    if answers.ndim == 2:
-        truth = np.eye(answers.shape[1])[y]
+    if predicted.ndim == 2:
+        truth = np.eye(predicted.shape[1])[y]
     names = ("accuracy", "auroc") if target.classes else ("r2", "mae", "spearman")
-    values = {name: float(cell_values(answers[None], truth, name)[0]) for name in names}
+    values = {
+        name: float(cell_values(predicted[None], truth, name)[0]) for name in names
+    }
     if target.classes:
         values["majority"] = float(np.bincount(y).max()) / len(y)
     values["people"] = float(len(y))
@@ -68,17 +84,18 @@ def require_labels(
 ) -> bool:
     """Raise `DataError` if diagnoses look swapped, unless that is accepted.
 
-    They do if patients have lower log odds than controls with p < 0.05 (one-sided Mann-Whitney
-    test). With more than two classes all pairs are compared, at 0.05 for all of them together. For a
-    number, people above the median are compared with the others.
+    Diagnoses look swapped if patients have lower log odds than controls with p < 0.05 (one-sided
+    Mann-Whitney test). With more than two classes all pairs are compared, at 0.05 for all of them
+    together. For a number, people above the median are compared with the others.
 
     Parameters
     ----------
     score : ndarray of shape (n,) or (n, K)
-        Scores by the model that the site received.
+        Scores of the site's people by the model that the site received.
     y : ndarray of shape (n,)
+        Their classes, or scaled numbers.
     accept : bool
-        Return True in place of the error.
+        Whether swapped diagnoses are accepted: True is returned in place of an error.
     target : Target
 
     Returns
@@ -97,7 +114,7 @@ def require_labels(
         above = odds[groups == high]
         below = odds[groups == low]
         wins, p = mannwhitneyu(above, below, alternative="less", method="asymptotic")
-        if not p < SWAPPED / len(pairs):  # NaN where all are level
+        if not p < SWAPPED / len(pairs):  # p is NaN if all scores are equal
             continue
         swapped = True
         if not accept:

@@ -1,4 +1,13 @@
-"""Base model as a record: making it from public people, reading it, and checking scans by it."""
+"""Base model as a record: making it from public people, reading it, and checking scans by it.
+
+A *base model* is a linear model of public people, made before any hospital joins. Its record also holds
+the *space* of contributions, which is the coordinate system in which hospitals add to the model
+(`base_model.space`), limits that recognise unusual scans, the quality that is expected at a new site,
+and the gain that is expected of contributions.
+
+Shapes: n people, R ROIs, p = R (R + 1) / 2 features of a scan (the edges, then the diagonal, of the
+matrix logarithm of its FC), K axes (principal directions of the public people).
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,23 +45,25 @@ from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import BaseModelLimits, ExpectedQuality
 from fcforge_consortium.records.policy import Policy
 
-MAKER = "public people"
-# Limits as multiples of those that the public people and sites reach: the largest distance of a scan
-# from the public mean, its least correlation with it, and the largest difference of a site's mean.
+MAKER = "public people"  # author of the record of a base model
+# Limits, as multiples of the extremes among the public people and sites: of the largest distance of a
+# scan from the mean scan, of the lowest correlation with it, and of the largest difference (one minus
+# correlation) of a site's mean scan from that of the other sites.
 SIZE_LIMIT = 1.5
 LIKENESS = 0.5
 SITES_APART = 4.0
 # Upper bound of the required correlation of a site's mean: ABIDE's sites have at least .89, data with
 # misplaced ROIs less than .45.
 ALIKE_SITES = 0.8
-BEYOND = 0.5  # distance of a covariate outside the public range, in units of that range
+BEYOND = 0.5  # allowed distance of a covariate outside the public range, in units of that range
 STRANGE = 0.2  # share of a site's scans that may be unlike the public ones
-# Least cosine between whitened coordinates of two scans of one person. With ABIDE's 871 people and
-# 128 axes: half a scan and the whole scan at least .85, one scan by two pipelines .65 on average, two
-# people at most .57. With few axes only identical scans are recognised.
+# Least cosine between whitened coordinates of two scans that count as one person's. With ABIDE's 871
+# people and 128 axes: half a scan and the whole scan at least .85, one scan by two pipelines .65 on
+# average, two people at most .57. With fewer than `MANY_AXES` axes only identical scans are recognised.
 SAME_PERSON = 0.6
 SAME_SCAN = 0.999
 MANY_AXES = 64
+# names of stored arrays
 PEOPLE = "people"
 CENTRE = "confounds.centre"
 COEFFICIENTS = "confounds.coefficients"
@@ -66,8 +77,9 @@ class PublicBaseModel:
     ----------
     record : BaseModelRecord
     space : ContributionSpace
+        The linear model, and the coordinates in which hospitals add to it.
     confounds : Confounds or None
-        Removal of covariates, if the base model has one.
+        Effects of covariates that are removed from every scan; None if nothing is removed.
     people : ndarray of shape (n, K)
         Coordinates of the public people along the axes (`places`), in the order of the record's ids.
     """
@@ -83,22 +95,23 @@ class PublicBaseModel:
         Parameters
         ----------
         ids : sequence of str
+            Ids of the site's people.
         features : ndarray of shape (n, p)
-            Confounds removed.
+            Features of their scans, confounds removed.
 
         Returns
         -------
         list of str
-            Their ids, with the public id where only the scans are alike.
+            Their ids; where only the scans are alike, with the public person's id in words.
         """
-        known = {*self.record.ids, *self.record.left_out}
-        alike = places(self.space, features) @ self.people.T
-        enough = SAME_PERSON if self.people.shape[1] >= MANY_AXES else SAME_SCAN
+        public_ids = {*self.record.ids, *self.record.left_out}
+        cosines = places(self.space, features) @ self.people.T
+        same = SAME_PERSON if self.people.shape[1] >= MANY_AXES else SAME_SCAN
         shared = []
-        for id_, row in zip(ids, alike, strict=True):
-            if id_ in known:
+        for id_, row in zip(ids, cosines, strict=True):
+            if id_ in public_ids:
                 shared.append(id_)
-            elif row.max() > enough:
+            elif row.max() > same:
                 public = self.record.ids[int(row.argmax())]
                 shared.append(f"{id_}, whose scan looks like that of {public}")
         return shared
@@ -110,6 +123,7 @@ class PublicBaseModel:
         ----------
         fc : ndarray of shape (n, R, R)
         covariates : mapping of str to ndarray of shape (n,)
+            All covariates that the base model removes.
         """
         features = log_features(fc, self.space.base.shrink)
         if self.confounds is not None:
@@ -117,26 +131,33 @@ class PublicBaseModel:
         return features
 
     def wrong_covariates(self, covariates: Covariates, n: int) -> list[str]:
-        """Return what is wrong with the covariates of each of n people; empty if nothing is.
+        """Return the fault of each person's covariates, in words; empty for a person without one.
 
         A covariate may be missing, or far outside the public people's range: age in months, sex coded
-        0 and 1 where the base model has 1 and 2, motion in another unit. Removing such values would
-        distort the scan.
+        0 and 1 where the base model has 1 and 2, motion in another unit. Removing the effect of such
+        values would distort the scan.
 
         Parameters
         ----------
         covariates : mapping of str to ndarray of shape (n,)
         n : int
+            Number of people.
+
+        Returns
+        -------
+        list of str
+            One text for each person, such as "has no age, which is removed (...)".
         """
         faults = [""] * n
         for name, (low, high) in self.record.ranges.items():
             values = as_numbers(name, covariates.get(name, np.full(n, np.nan)))
-            near = np.abs(values - (low + high) / 2) <= (0.5 + BEYOND) * (high - low)
-            for i in np.flatnonzero(~near):  # nothing is near to NaN
+            middle = (low + high) / 2
+            plausible = np.abs(values - middle) <= (0.5 + BEYOND) * (high - low)
+            for i in np.flatnonzero(~plausible):  # NaN is never plausible
                 value = f"the {name} {values[i]:.4g}"
-                has = f"no {name}" if np.isnan(values[i]) else value
+                stated = f"no {name}" if np.isnan(values[i]) else value
                 faults[i] = (
-                    f"has {has}, which is removed (public people: {low:.4g} to {high:.4g})"
+                    f"has {stated}, which is removed (public people: {low:.4g} to {high:.4g})"
                 )
         return faults
 
@@ -147,6 +168,7 @@ class PublicBaseModel:
         ----------
         covariates : mapping of str to ndarray of shape (n,)
         ids : sequence of str
+            Ids of the n people, for the error message.
         """
         faults = self.wrong_covariates(covariates, len(ids))
         wrong = [f"{id_} {why}" for id_, why in zip(ids, faults, strict=True) if why]
@@ -159,13 +181,16 @@ class PublicBaseModel:
             )
 
     def strangeness(self, features: np.ndarray) -> dict[str, np.ndarray]:
-        """Return distances (n,) from the public people by the description of what is unusual.
-
-        A distance above 1 is beyond the limit.
+        """Return how far scans are from those of the public people, in several respects.
 
         Parameters
         ----------
         features : ndarray of shape (n, p)
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n,)
+            Distances by a description of what is unusual; above 1 is beyond the limit.
         """
         limits = self.record.limits
         size = sizes(self.space.base, features)
@@ -188,7 +213,7 @@ class PublicBaseModel:
         return side_distance(self.edges(self.space.base.mean), self.edges(features))
 
     def edges(self, features: np.ndarray) -> np.ndarray:
-        """Return the edges of features (..., p); the diagonal follows them."""
+        """Return the edges (..., p - R) of features (..., p); the last R features are the diagonal."""
         return features[..., : -self.record.n_rois]
 
     def require_alike(self, features: np.ndarray) -> None:
@@ -221,17 +246,32 @@ class PublicBaseModel:
 
 
 def places(space: ContributionSpace, features: np.ndarray) -> np.ndarray:
-    """Return the whitened coordinates (n, K) of scans along the axes, scaled to length 1."""
+    """Return the whitened coordinates of scans along the axes, scaled to length 1.
+
+    The product of two people's coordinates is the cosine by which duplicate scans are recognised.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    features : ndarray of shape (n, p)
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+    """
     spread = np.sqrt(np.maximum(space.variance[:-1], 1e-12))
     return unit_rows(space.base.standardise(features) @ space.axes / spread)
 
 
 def sizes(base: BaseModel, features: np.ndarray) -> np.ndarray:
-    """Return the distances (n,) of scans from the public mean."""
+    """Return the distances (n,) of scans with features (n, p) from the mean of the public people.
+
+    The distance is the root mean square of the standardised features.
+    """
     return np.sqrt((base.standardise(features) ** 2).mean(1))
 
 
-# -- making a base model ------------------------------------------------------------------------------------
+# -- making a base model ---------------------------------------------------------------------------
 def make_base_model(
     cohort: Cohort,
     remove: Sequence[str] = (),
@@ -251,11 +291,11 @@ def make_base_model(
     settings : mapping, optional
         Settings of `SpaceSettings` that replace those chosen for the plan.
     policy : Policy
-        If it has no names for controls and patients, those of the data are used.
+        Rules of the consortium. If its diagnoses have generic names, those of the data are used.
     key : private key, optional
-        Key of its maker, which signs the record.
+        Key of the maker, which signs the record.
     plan : Plan
-        Planned numbers of people and hospitals, for which settings and expected gain are computed.
+        Planned people, hospitals and epsilon, for which settings and expected gain are computed.
 
     Returns
     -------
@@ -264,7 +304,7 @@ def make_base_model(
     """
     require_valid(cohort, to_split=False)
     order = np.lexsort((cohort.subject_id, cohort.site))
-    cohort, twice = without_duplicates(cohort.select(order))
+    cohort, left_out = without_duplicates(cohort.select(order))
     policy = policy.spoken(cohort.target)
     policy.require_target(cohort.target)
     facts, arrays = _fitted(cohort, tuple(remove), dict(settings or {}), policy, plan)
@@ -278,7 +318,7 @@ def make_base_model(
         payload=sha256(data),
         policy=policy,
         plan=plan,
-        left_out=tuple(twice),
+        left_out=tuple(left_out),
         **facts,
         **_public_facts(cohort, remove),
     )
@@ -292,17 +332,25 @@ def _fitted(
     policy: Policy,
     plan: records.Plan,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return fields of the record that follow from the fit, and the arrays of the base model.
+    """Fit a base model and its space of contributions to public people.
 
     Parameters
     ----------
     cohort : Cohort
+        The public people.
     remove : tuple of str
         Covariates to remove.
     overrides : dict
         Settings that replace those chosen for the plan.
     policy : Policy
     plan : Plan
+
+    Returns
+    -------
+    facts : dict
+        Fields of the record: settings, limits, expected quality and expected gain.
+    arrays : dict of str to ndarray
+        Payload of the record.
     """
     shrink = make(SpaceSettings, overrides, "base_model").shrink
     confounds, features = _without_confounds(cohort, remove, shrink)
@@ -331,8 +379,13 @@ def expected_gain_of(
     Parameters
     ----------
     gains : ExpectedGains
-    plans : mapping of (epsilon, whether aggregators add the noise) to noise per subject
-        As by `planned_noise`.
+        Gains over random partitions of the public people.
+    plans : mapping of (epsilon, whether aggregators add the noise) to float
+        Noise per subject, as returned by `planned_noise`.
+
+    Returns
+    -------
+    ExpectedGain or None
     """
     if len(gains.references) < 2:
         return None
@@ -355,7 +408,22 @@ def expected_gain_of(
 def _without_confounds(
     cohort: Cohort, remove: tuple[str, ...], shrink: float
 ) -> tuple[Confounds | None, np.ndarray]:
-    """Return the fitted removal of covariates (None without any), and features without them."""
+    """Fit the effects of covariates, and remove them from the features of all people.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    remove : tuple of str
+        Covariates to remove; may be empty.
+    shrink : float
+        Shrinkage of the FC before the matrix logarithm.
+
+    Returns
+    -------
+    confounds : Confounds or None
+        The fitted effects; None without covariates.
+    features : ndarray of shape (n, p)
+    """
     features = log_features(cohort.fc, shrink)
     if not remove:
         return None, features
@@ -368,7 +436,7 @@ def _without_confounds(
 def _stored(
     space: ContributionSpace, confounds: Confounds | None, features: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of a base model as float32, which holds their 12 bits exactly.
+    """Return the arrays of a base model by name, as float32, which holds their 12 bits exactly.
 
     Parameters
     ----------
@@ -417,17 +485,17 @@ def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> BaseModelL
         The public people.
     """
     edges = features[:, : -cohort.n_rois]
-    alike = likeness(edges, base.mean[: -cohort.n_rois]).min()
-    apart = []
+    lowest = likeness(edges, base.mean[: -cohort.n_rois]).min()
+    differences = []  # of each site's mean scan from that of all other sites
     for name in cohort.site_names if len(cohort.site_names) > 1 else ():
         here = cohort.site == name
         mean = edges[here].mean(0)[None]
         others = edges[~here].mean(0)
-        apart.append(1 - likeness(mean, others))
-    site = 1 - SITES_APART * float(np.max(apart)) if apart else 0.0
+        differences.append(1 - likeness(mean, others))
+    site = 1 - SITES_APART * float(np.max(differences)) if differences else 0.0
     return BaseModelLimits(
         size=rounded_number(SIZE_LIMIT * float(sizes(base, features).max())),
-        likeness=rounded_number(LIKENESS * float(alike)),
+        likeness=rounded_number(LIKENESS * float(lowest)),
         site=rounded_number(min(ALIKE_SITES, max(0.3, site))),
     )
 
@@ -435,7 +503,7 @@ def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> BaseModelL
 def _expected(
     features: np.ndarray, cohort: Cohort, settings: SpaceSettings
 ) -> ExpectedQuality:
-    """Return metrics of base models at public sites that were left out of them.
+    """Return the quality of base models at public sites that were left out of their training.
 
     Parameters
     ----------
@@ -470,9 +538,7 @@ def _expected(
 def _at_unseen_sites(
     features: np.ndarray, cohort: Cohort, settings: SpaceSettings
 ) -> np.ndarray:
-    """Return calibrated scores of public people by base models of the other sites.
-
-    Scores are NaN for a site without which too few people are left.
+    """Score the people of each public site by a base model of all other public sites.
 
     Parameters
     ----------
@@ -480,6 +546,11 @@ def _at_unseen_sites(
     cohort : Cohort
         The public people.
     settings : SpaceSettings
+
+    Returns
+    -------
+    ndarray of shape (n,), or (n, classes) for more than two classes
+        Calibrated scores; NaN for a site without which too few people are left.
     """
     columns = cohort.target.columns
     fewest_axes = replace(settings, directions=settings.axes)
@@ -497,7 +568,7 @@ def _at_unseen_sites(
 
 # -- reading a base model and checking its claims ------------------------------------------
 def read_base_model(exchange: Exchange) -> PublicBaseModel:
-    """Read the base model of a file and check its claims against each other.
+    """Read the base model of a file, and check that its statements are consistent.
 
     Parameters
     ----------
@@ -535,7 +606,7 @@ def read_base_model(exchange: Exchange) -> PublicBaseModel:
 def _space_of(
     stored: Mapping[str, np.ndarray], settings: SpaceSettings
 ) -> ContributionSpace:
-    """Return the space with these arrays of a record and these settings."""
+    """Return the space of contributions that the arrays of a record and its settings describe."""
     values: dict[str, Any] = {}
     for name, array in stored.items():
         values[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
@@ -547,7 +618,7 @@ def _space_of(
 
 
 def _check_claims(record: records.BaseModelRecord) -> None:
-    """Raise `ExchangeError` unless people, sites, ROIs, ranges and estimates agree."""
+    """Raise `ExchangeError` unless the record's people, sites, ROIs, ranges and estimates agree."""
     expected = record.expected
     of_classes = [e for e in (expected.accuracy, expected.auroc) if e is not None]
     estimates = [*of_classes, *expected.number.values()]
@@ -585,7 +656,7 @@ def _check_shapes(
 ) -> None:
     """Raise `ExchangeError` unless a record has exactly the arrays of a base model."""
     p = record.n_rois * (record.n_rois + 1) // 2
-    k = [0, *stored.get("axes", np.zeros(0)).shape][-1]
+    k = [0, *stored.get("axes", np.zeros(0)).shape][-1]  # number of axes K
     columns = record.policy.target.columns
     many = (columns,) if columns > 1 else ()
     wanted: dict[str, tuple[int, ...]] = {
@@ -613,9 +684,17 @@ def _check_shapes(
 def _check_numbers(space: ContributionSpace, record: records.BaseModelRecord) -> None:
     r"""Raise `ExchangeError` unless axes, variances, size and clip are consistent.
 
-    Features are standardised, so that the variances of :math:`x / \sqrt p` add up to the share of
-    features that vary. With :math:`E\|z\|^2` known from them, no quantile c of :math:`\|z\|` is
-    above :math:`\sqrt{E\|z\|^2 / (1 - c)}` (Markov); residuals are at most 2 in every column.
+    A forged space could give one person more influence than the noise covers. Features are
+    standardised, so that the variances of :math:`x / \sqrt p` add up to the share of features that
+    vary. They give :math:`E\|z\|^2` of the coordinates z (`base_model.space`). By Markov's inequality the
+    quantile of level q of :math:`\|z\|` is at most :math:`\sqrt{E\|z\|^2 / (1 - q)}`, and residuals are at
+    most 2 in every column. Size and clip must respect these bounds.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+        Computed from the arrays of the record.
+    record : BaseModelRecord
     """
     p, k = space.axes.shape
     base = space.base
@@ -624,18 +703,22 @@ def _check_numbers(space: ContributionSpace, record: records.BaseModelRecord) ->
         raise ExchangeError(
             "holds a scale, clip, size, pull or temperature below zero."
         )
-    apart = np.abs(space.axes.T @ space.axes - np.eye(k)).max() if k else np.inf
-    if apart > 0.01 or not space.full <= k < record.people:
+    error = np.abs(space.axes.T @ space.axes - np.eye(k)).max() if k else np.inf
+    if error > 0.01 or not space.full <= k < record.people:
         raise ExchangeError("holds axes that are not principal axes of its people.")
-    others = np.append(np.ones(k), p - k)
-    vary = float((base.scale < FLAT).mean())
+    dimensions = np.append(
+        np.ones(k), p - k
+    )  # of each axis, and of all other directions
+    varying = float((base.scale < FLAT).mean())
     if space.variance.min() < 0 or not np.isclose(
-        space.variance @ others, vary, rtol=0.01
+        space.variance @ dimensions, varying, rtol=0.01
     ):
         raise ExchangeError("holds variances that do not add up.")
-    weights = others if space.gamma else others * (np.arange(k + 1) < space.full)
-    square = float(p * (space.gain**2 * space.variance) @ weights)
+    weights = (
+        dimensions if space.gamma else dimensions * (np.arange(k + 1) < space.full)
+    )
+    mean_square = float(p * (space.gain**2 * space.variance) @ weights)  # E|z|^2
     quantile = float(record.settings.get("clip", 0.5))
-    most = 2 * np.sqrt(space.columns * (square + 0.25) / (1 - quantile))
-    if 1.01 * np.sqrt(2 * square) < 1 or not 1e-6 < space.clip <= 1.01 * most:
+    most = 2 * np.sqrt(space.columns * (mean_square + 0.25) / (1 - quantile))
+    if 1.01 * np.sqrt(2 * mean_square) < 1 or not 1e-6 < space.clip <= 1.01 * most:
         raise ExchangeError("holds a size or clip that its variances do not allow.")

@@ -1,10 +1,13 @@
 r"""Space of contributions: the coordinates in which a hospital adds to a base model.
 
+Letters: n subjects; x, the p standardised features of a scan; K axes; d coordinates of a contribution;
+columns, the outputs of the model (one for two classes or a number, one less than the classes otherwise).
+
 All of it is computed from public subjects. Beside the base model (`fcforge.base_model.model`) a
 space holds
 
 - *axes* B: the first K principal directions of :math:`x / \sqrt p`, the variance :math:`g_k` of the
-  public subjects along each, and one common variance for all other directions;
+  public subjects along each, and one common variance :math:`g_0` for all other directions;
 - the *size* c: the median norm of the coordinates below, before they are divided by it;
 - the *clip* C: a low quantile of :math:`\|u\,r\|`, where r is the leave-one-out residual of the
   base model. Nearly every subject then counts alike and no sensitivity is wasted.
@@ -115,7 +118,7 @@ class ContributionSpace:
     size : float
         c.
     clip : float
-        C, the largest change of a contribution by one subject.
+        C, the largest norm of what one subject adds to a contribution.
     full : float
         q, number of axes with full weight.
     gamma, even, pull : float
@@ -133,7 +136,7 @@ class ContributionSpace:
     pull: float
 
     def arrays(self) -> dict[str, Array]:
-        """Return all arrays by name, those of the base model included; settings are not."""
+        """Return all arrays by name, those of the base model included, without the settings."""
         settings = {"shrink", *FIELD_SETTINGS}
         arrays = {
             f.name: getattr(self, f.name) for f in fields(self) if f.name != "base"
@@ -191,21 +194,32 @@ class ContributionSpace:
         return self.pull * self.n_features * root / self.size**2
 
     def scaled(self, rows: Array, along: Array) -> Array:
-        """Scale rows by direction.
+        """Multiply the component of each row along each axis by a factor.
 
         Parameters
         ----------
         rows : ndarray of shape (..., p)
         along : ndarray of shape (K + 1,)
-            Factor along each axis, and (last) in any other direction.
+            Factor along each axis, and (last) in all other directions.
+
+        Returns
+        -------
+        ndarray of shape (..., p)
         """
         inside = (rows @ self.axes) * (along[:-1] - along[-1])
         return along[-1] * rows + inside @ self.axes.T
 
     def coordinates(self, x: Array) -> Array:
-        """Return u (n, d + 1) of standardised features x (n, p): coordinates and one half.
+        """Return the coordinates u of standardised features: z and, last, the constant one half.
 
-        The number of coordinates d is p, or q if gamma is 0.
+        Parameters
+        ----------
+        x : ndarray of shape (n, p)
+
+        Returns
+        -------
+        ndarray of shape (n, d + 1)
+            d is p, or q if gamma is 0.
         """
         if self.gamma:
             z = self.scaled(x, self.gain)
@@ -216,20 +230,22 @@ class ContributionSpace:
 
 
 def products(u: Array, residual: Array) -> Array:
-    """Return the products of coordinates and residuals, column after column.
+    """Return the products of each subject's coordinates and residuals, column after column.
 
     Parameters
     ----------
     u : ndarray of shape (n, d + 1)
+        Coordinates of n subjects.
     residual : ndarray of shape (n,) or (n, c)
+        Errors of the base model, for each of c columns of the target.
 
     Returns
     -------
     ndarray of shape (n, c (d + 1))
     """
     by_column = residual.reshape(len(u), -1, 1)
-    each = by_column * u[:, None, :]
-    return each.reshape(len(u), -1)
+    outer = by_column * u[:, None, :]
+    return outer.reshape(len(u), -1)
 
 
 def field_settings(settings: Mapping[str, Any]) -> dict[str, float]:
@@ -238,7 +254,12 @@ def field_settings(settings: Mapping[str, Any]) -> dict[str, float]:
     Parameters
     ----------
     settings : mapping
-        As in `SpaceSettings`.
+        Values of `SpaceSettings` by name.
+
+    Returns
+    -------
+    dict of str to float
+        Values by the names of the fields of `ContributionSpace`.
     """
     return {
         field: rounded_number(float(settings[name]), 24)
@@ -258,9 +279,15 @@ def fit_space(
     ----------
     base : BaseModel
     features : ndarray of shape (n, p)
+        Features of the public subjects, confounds removed.
     y : ndarray of shape (n,)
+        Integer classes, or float numbers between -1 and +1.
     settings : SpaceSettings
-        Its `penalty` is that of the base model.
+        Its `penalty` must be that with which the base model was fitted.
+
+    Returns
+    -------
+    ContributionSpace
 
     Raises
     ------
@@ -304,6 +331,11 @@ def fit_base_and_space(
         Integer classes 0 to `columns`, or float numbers between -1 and +1.
     settings : SpaceSettings
     columns : int
+        Columns of the target: one less than the classes, or 1 for a number.
+
+    Returns
+    -------
+    ContributionSpace
     """
     of_base = BaseModelSettings(shrink=settings.shrink, penalty=settings.penalty)
     base = fit_base_model(features, y, columns, of_base)

@@ -1,5 +1,9 @@
 r"""Contributions as vectors of whole numbers, and the model that their sum gives.
 
+Letters: n subjects, p features of a scan, K axes, d coordinates, c columns of the target, and m =
+c (d + 1) + 1 numbers of a contribution. "Units" are those of the integer grid: a number k stands for
+the real value k C / 2^20.
+
 For each training subject, :math:`u = (z, \tfrac12)` are its coordinates
 (`fcforge_consortium.base_model.space`) and :math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` is the
 residual of the base model for its target t: :math:`\pm1` for two diagnoses, a number scaled and cut
@@ -24,15 +28,15 @@ to :math:`2^{20}`, at most :math:`2^{21}`. The bound is reached: u r and u r' of
 opposite signs (and so do those of two ages at the limits). Noise that is sigma of the first is
 :math:`\sigma S / 2^{21} = .515\,\sigma` of the second.
 
-**Solution.** For each column, with :math:`c` the sum of its d + 1 numbers, n the number of
-subjects, and V the summed variance of the noise, along every axis k (and along all other directions
-with one common G)
+**Solution.** For each column, let s be the sum of its d + 1 numbers over all contributions, n the number
+of subjects, and V the variance of all noise in the sum. Along every axis k (and along all other
+directions with one common G)
 
-.. math:: \beta_k = \frac{c_k}{n G_k + \lambda_k + \lambda_k V / (n G_k)}, \qquad
+.. math:: \beta_k = \frac{s_k}{n G_k + \lambda_k + \lambda_k V / (n G_k)}, \qquad
           w = w_0 + W \beta / \sqrt p, \qquad b = b_0 + \tfrac12 \beta_{d+1}
 
 This is the posterior mean of a step :math:`\beta` from the base model, given
-:math:`c_k = n G_k \beta_k + e` with :math:`e \sim N(0, n G_k + V)` and the same prior in every
+:math:`s_k = n G_k \beta_k + e` with :math:`e \sim N(0, n G_k + V)` and the same prior in every
 half-whitened direction: :math:`\lambda_k = \lambda \gamma_k^2`. Exact sums (V = 0) give one ridge
 step with public second moments. A direction with more noise than signal stays at the base model.
 """
@@ -67,24 +71,32 @@ BELOW_UNIT = 1 - 1e-9  # keeps float rounding from lifting a norm above the unit
 
 
 class LinearModel(NamedTuple):
-    """A linear model on standardised features: score = x @ weight + bias, for each column."""
+    """A linear model on standardised features: score = x @ weight + bias, for each column.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (p,) or (p, c)
+    bias : float, or ndarray of shape (c,)
+    """
 
     weight: Array
     bias: Any
 
 
 def contribution_rows(space: ContributionSpace, features: Array, y: Array) -> Array:
-    """Return the vectors v (n, m), int64, that subjects add to a contribution.
-
-    Their norm is at most `SENSITIVITY`.
+    """Return the vectors that subjects add to a contribution, each of norm `SENSITIVITY` at most.
 
     Parameters
     ----------
     space : ContributionSpace
     features : ndarray of shape (n, p)
-        Confounds removed.
+        Features of the scans, confounds removed.
     y : ndarray of shape (n,)
         Classes, or scaled numbers.
+
+    Returns
+    -------
+    ndarray of shape (n, m), int64
     """
     x = space.base.standardise(features)
     residual = targets(y, space.columns) - space.base.score(x)
@@ -92,33 +104,45 @@ def contribution_rows(space: ContributionSpace, features: Array, y: Array) -> Ar
 
 
 def rows_of_residuals(space: ContributionSpace, u: Array, residual: Array) -> Array:
-    """Return the vectors v (n, m) of coordinates and residuals of the base model.
+    """Return the vectors that subjects with these coordinates and residuals add to a contribution.
 
     Parameters
     ----------
     space : ContributionSpace
     u : ndarray of shape (n, d + 1)
+        Coordinates of the subjects.
     residual : ndarray of shape (n,) or (n, c)
+        Targets minus the scores of the base model.
+
+    Returns
+    -------
+    ndarray of shape (n, m), int64
     """
-    moved = products(u, np.clip(residual, -RESIDUAL, RESIDUAL) / space.grid)
-    if not np.isfinite(moved).all():  # cast to an integer it would be -2^63
+    products_in_units = products(u, np.clip(residual, -RESIDUAL, RESIDUAL) / space.grid)
+    if not np.isfinite(products_in_units).all():  # as an integer it would be -2^63
         raise DataError("the vector of a scan is not finite in this base model.")
-    norm = np.linalg.norm(moved, axis=1, keepdims=True)
+    norm = np.linalg.norm(products_in_units, axis=1, keepdims=True)
     factor = np.minimum(UNIT * BELOW_UNIT / np.maximum(norm, 1e-30), 1.0)
-    cut = np.trunc(moved * factor)
+    clipped = np.trunc(products_in_units * factor)
     count = np.full((len(u), 1), COUNT)
-    return np.concatenate([cut.astype(np.int64), count], 1)
+    return np.concatenate([clipped.astype(np.int64), count], 1)
 
 
 def noise_units(epsilon: float | None, delta: float = DELTA, size: int = 0) -> int:
-    """Return the standard deviation of one dose of noise in whole units; 0 if epsilon is None.
+    """Return the standard deviation of the noise for a budget, in whole units.
 
     Parameters
     ----------
     epsilon : float or None
+        Budget of every person; None for exact sums.
     delta : float
     size : int
         Length of the contribution, on which the cost of the integer grid depends.
+
+    Returns
+    -------
+    int
+        The noise that one party adds (a hospital, or each aggregator); 0 for exact sums.
 
     Raises
     ------
@@ -142,7 +166,7 @@ def noise_units(epsilon: float | None, delta: float = DELTA, size: int = 0) -> i
 def solve(
     space: ContributionSpace, total: Array, variance: float, contributions: float = 1
 ) -> Array:
-    """Return the step beta (..., d + 1), or (..., c, d + 1), that a sum of contributions gives.
+    """Return the step from the base model that a sum of contributions gives.
 
     Noise can make the number of subjects small or negative: it is taken as at least one for each
     contribution. The step is zero if there is no contribution.
@@ -151,31 +175,36 @@ def solve(
     ----------
     space : ContributionSpace
     total : ndarray of shape (..., m)
-        Sum in units; m is c (d + 1) + 1.
+        Sum of contributions, in units; its last number counts the subjects.
     variance : float
         Variance of the noise on each number, in squared units.
     contributions : float
         Number of contributions in the sum.
+
+    Returns
+    -------
+    ndarray of shape (..., d + 1), or (..., c, d + 1) for c > 1 columns
+        Beta of the module's text.
     """
     n = np.maximum(total[..., -1:] / COUNT, max(contributions, 1))
     sums = total[..., :-1]
     if space.columns > 1:
         sums = sums.reshape(*total.shape[:-1], space.columns, -1)
         n = n[..., None]
-    moved = sums[..., :-1] * space.grid
+    coordinate_sums = sums[..., :-1] * space.grid
     noise = variance * space.grid**2
     hold = space.hold * space.share**2
     if space.gamma:
         factor = step_factor(n, space.second, hold, noise)
-        common = factor[..., -1:]
-        inside = (moved @ space.axes) * (factor[..., :-1] - common)
-        along = common * moved + inside @ space.axes.T
+        common = factor[..., -1:]  # of all directions that are not axes
+        inside = (coordinate_sums @ space.axes) * (factor[..., :-1] - common)
+        step = common * coordinate_sums + inside @ space.axes.T
     else:
         q = int(space.full)
-        along = moved * step_factor(n, space.second[:q], hold[:q], noise)
-    moved_half = sums[..., -1:] * space.grid
-    half = moved_half * step_factor(n, 0.25, space.hold, noise)
-    return np.concatenate([along, half], -1)
+        step = coordinate_sums * step_factor(n, space.second[:q], hold[:q], noise)
+    constant_sum = sums[..., -1:] * space.grid  # the constant coordinate is one half
+    intercept = constant_sum * step_factor(n, 0.25, space.hold, noise)
+    return np.concatenate([step, intercept], -1)
 
 
 def step_factor(
@@ -198,7 +227,7 @@ def step_factor(
 
 
 def stepped_model(space: ContributionSpace, beta: Array) -> LinearModel:
-    """Return the base model after a step beta (d + 1,) or (c, d + 1)."""
+    """Return the linear model after a step beta (d + 1,) or (c, d + 1) from the base model."""
     if space.gamma:
         step = space.scaled(beta[..., :-1], space.gain)
     else:
@@ -224,30 +253,44 @@ def temperature(space: ContributionSpace, model: LinearModel) -> float:
 
 
 def spread(space: ContributionSpace, weights: Array) -> float:
-    """Return the sum over columns of w' H w, for weights (p,) or (p, c).
+    """Return the variance of a model's scores over subjects like the public ones, divided by p.
 
-    That is the variance of scores over subjects like the public ones, divided by p.
+    It is the sum over columns of w' H w, for weights w of shape (p,) or (p, c) and the shrunk variances
+    H of the public subjects.
     """
     return max(shared_spread(space, weights, weights), 0.0)
 
 
 def shared_spread(space: ContributionSpace, weights: Array, others: Array) -> float:
-    """Return the sum over columns of w' H v, for weights w and v, (p,) or (p, c).
+    """Return the covariance of two models' scores over subjects like the public ones, divided by p.
 
-    That is the covariance of two models' scores over subjects like the public ones, divided by p.
+    It is the sum over columns of w' H v, with the shrunk variances H of the public subjects.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    weights, others : ndarray of shape (p,) or (p, c)
+        Weights w of the one and v of the other model.
+
+    Returns
+    -------
+    float
     """
     total = 0.0
-    for one, other in zip(
-        np.atleast_2d(weights.T), np.atleast_2d(others.T), strict=True
-    ):
-        inside, theirs = space.axes.T @ one, space.axes.T @ other
-        off = float(one @ other - inside @ theirs)
-        total += float(space.smooth[:-1] @ (inside * theirs) + space.smooth[-1] * off)
+    for w, v in zip(np.atleast_2d(weights.T), np.atleast_2d(others.T), strict=True):
+        w_along, v_along = space.axes.T @ w, space.axes.T @ v
+        beside_axes = float(w @ v - w_along @ v_along)
+        along_axes = space.smooth[:-1] @ (w_along * v_along)
+        total += float(along_axes + space.smooth[-1] * beside_axes)
     return total
 
 
 def agreement(space: ContributionSpace, weights: Array) -> float:
-    """Return the correlation of a model's scores with the base model's, over public subjects."""
+    """Return the correlation of a model's scores with the base model's, over public subjects.
+
+    It is 1 for the base model itself, and negative for a model that contradicts it. A model whose scores
+    do not vary has 0.
+    """
     scores = spread(space, weights)
     base = spread(space, space.base.weight)
     if not scores or not base:
@@ -256,6 +299,6 @@ def agreement(space: ContributionSpace, weights: Array) -> float:
 
 
 def on_features(space: ContributionSpace, model: LinearModel) -> LinearModel:
-    """Return the same model on raw features (n, p), with the standardisation folded in."""
+    """Return the same model on features (n, p) that are not standardised."""
     weight = (model.weight.T / space.base.scale).T
     return LinearModel(weight, model.bias - space.base.mean @ weight)

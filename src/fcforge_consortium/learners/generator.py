@@ -1,5 +1,8 @@
 r"""Generator ``contributed``: synthetic subjects from public subjects and one contribution.
 
+Letters as in `fcforge_consortium.base_model.space`: x, the p standardised features of a scan; axes
+:math:`b_k` of the public subjects with variances :math:`g_k`.
+
 Standardised features are drawn with the second moments of the public subjects,
 
 .. math:: x = \sqrt p\, \Bigl(\sum_k \sqrt{g_k}\, b_k b_k^\top + \sqrt{g_0}\,
@@ -62,20 +65,23 @@ class SumNoise(Checked):
 
     @property
     def limit(self) -> float | None:
-        """Epsilon, or None for exact sums."""
+        """Return epsilon, or None for exact sums."""
         return self.epsilon if self.mechanism == "gaussian" else None
 
     @property
     def units(self) -> int:
-        """Standard deviation of one dose in whole units; 0 for exact sums."""
+        """Return the standard deviation of one dose of noise in whole units; 0 for exact sums."""
         return noise_units(self.limit, self.delta)
 
     def drawn(self, size: int, doses: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw the sum of several doses of noise (size,) in whole units.
+        """Draw the sum of several doses of noise, in whole units.
+
+        A dose is the full noise for the budget, as one aggregator or one hospital adds it.
 
         Parameters
         ----------
         size : int
+            Length of a contribution.
         doses : int
         rng : numpy Generator
             Used for seeded noise alone.
@@ -87,7 +93,7 @@ class SumNoise(Checked):
 
 
 def exact_contribution(space: ContributionSpace, fc: Tensor, y: Tensor) -> np.ndarray:
-    """Return the exact contribution (m,) of a site's subjects, in whole units.
+    """Return the contribution of a site's subjects without noise: m numbers in whole units.
 
     Parameters
     ----------
@@ -101,7 +107,7 @@ def exact_contribution(space: ContributionSpace, fc: Tensor, y: Tensor) -> np.nd
 
 
 class ContributedState(NamedTuple):
-    """The site's contribution, sums in whole units."""
+    """State of the generator: the site's noisy contribution (m,), in whole units."""
 
     contribution: Tensor
 
@@ -129,7 +135,10 @@ class Contributed(SumNoise, Generator):
     defaults_version = SpaceSettings.defaults_version  # its space relies on them
 
     def check_site(self, batch: FCBatch) -> Tensor:
-        """Return one subject per class: either diagnosis can be drawn from a contribution."""
+        """Check a site, and return one subject per class (2,), however many the site has.
+
+        Either diagnosis can be drawn from any contribution, while a class without subjects could not be.
+        """
         super().check_site(batch)
         return torch.ones(N_CLASSES, dtype=torch.int64)
 
@@ -143,7 +152,7 @@ class Contributed(SumNoise, Generator):
 
     @property
     def space(self) -> ContributionSpace:
-        """Space of contributions of the public subjects; `ConfigError` without any."""
+        """Return the space of contributions; raise `ConfigError` if there are no public subjects."""
         if self.public is None:
             raise ConfigError(
                 "needs public subjects, and the run has none.",
@@ -159,7 +168,7 @@ class Contributed(SumNoise, Generator):
         return stepped_model(self.space, beta)
 
     def diagnoses(self, model: ContributedState, y: Tensor, n: int) -> Tensor:
-        """Return labels (n,) in the shares that the contribution implies; `y` is not used."""
+        """Return n labels in the shares that the contribution implies; `y` is not used."""
         return in_shares(0.5 * (1.0 + self.linear_model(model).bias), n)
 
     def draw(self, model: ContributedState, y: Tensor, rng: RNG) -> Tensor:
@@ -178,10 +187,10 @@ def draw_features(space: ContributionSpace, n: int, rng: RNG) -> np.ndarray:
 def draw_subjects(
     space: ContributionSpace, model: LinearModel, y: np.ndarray, rng: RNG
 ) -> np.ndarray:
-    """Draw standardised features (n, p) of subjects with the diagnoses y (n,).
+    """Draw standardised features (n, p) of subjects with given diagnoses.
 
-    Candidates are drawn with a diagnosis each, and those with the wanted diagnoses are taken in
-    turn. Either diagnosis has a probability of at least one in a hundred, so the loop ends.
+    Scans are drawn first and a diagnosis for each; those with a wanted diagnosis are kept. Either
+    diagnosis has a probability of at least one in a hundred, so the loop ends.
 
     Parameters
     ----------
@@ -189,9 +198,10 @@ def draw_subjects(
     model : LinearModel
         Its score decides the probability of a diagnosis.
     y : ndarray of shape (n,)
+        Wanted diagnoses, 0 or 1.
     rng : torch.Generator
     """
-    taken = np.empty((len(y), space.n_features))
+    subjects = np.empty((len(y), space.n_features))
     for label in (0, 1):
         places = np.flatnonzero(y == label)
         while len(places):
@@ -199,10 +209,10 @@ def draw_subjects(
             drawn = torch.rand(len(x), generator=rng, dtype=torch.float64).numpy()
             score = np.clip(x @ model.weight + model.bias, -CERTAIN, CERTAIN)
             patient = drawn < 0.5 * (1.0 + score)
-            fits = x[patient == bool(label)][: len(places)]
-            taken[places[: len(fits)]] = fits
-            places = places[len(fits) :]
-    return taken
+            suitable = x[patient == bool(label)][: len(places)]
+            subjects[places[: len(suitable)]] = suitable
+            places = places[len(suitable) :]
+    return subjects
 
 
 def to_fc(base: BaseModel, x: np.ndarray) -> np.ndarray:

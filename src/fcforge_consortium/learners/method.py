@@ -44,9 +44,10 @@ from fcforge_consortium.learners.public_space import space_of
 def model_params(
     space: ContributionSpace, beta: np.ndarray, device: torch.device, n_outputs: int = 2
 ) -> Params:
-    """Return the parameters of the linear model on raw features after a step from the base model.
+    """Return the network parameters of the linear model after a step from the base model.
 
-    Its outputs are calibrated logits of the classes, or a number.
+    The network takes features that are not standardised. Its outputs are calibrated logits of the
+    classes, or a number.
 
     Parameters
     ----------
@@ -55,7 +56,11 @@ def model_params(
         The step.
     device : torch.device
     n_outputs : int
-        Classes, or 1 for a number.
+        Number of classes, or 1 for a number.
+
+    Returns
+    -------
+    dict of Tensor
     """
     stepped = vectors.stepped_model(space, beta)
     raw = vectors.on_features(space, stepped)
@@ -110,7 +115,15 @@ class BaseModelAlone(Method):
 
 
 class SumState(NamedTuple):
-    """Sum of all sites' contributions, float64 shape (numbers,), and the number of sites."""
+    """State of the method: the sum over all sites so far.
+
+    Attributes
+    ----------
+    total : Tensor of shape (m,), float64
+        Sum of the sites' contributions, in whole units; with ``form = "sum"`` without noise.
+    sites : Tensor, float64 scalar
+        Number of sites in it.
+    """
 
     total: torch.Tensor
     sites: torch.Tensor
@@ -145,7 +158,7 @@ class Contributions(SumNoise, BaseModelAlone):
 
     @property
     def planned_noise(self) -> float:
-        """Planned noise per subject."""
+        """Return the planned noise per subject (`fcforge_consortium.base_model.planning`)."""
         doses = vectors.DOSES if self.form == "sum" else self.hospitals
         return noise_per_subject(self.people, self.limit, doses, self.delta)
 

@@ -17,17 +17,22 @@ Noise = Literal["secret", "seeded"]
 def experiment_noise(
     noise: Noise, sigma: int, size: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw integer noise (size,) of an experiment.
+    """Draw integer noise for an experiment.
 
     Parameters
     ----------
     noise : {"secret", "seeded"}
-        Discrete Gaussian of the operating system's bits, or rounded normal numbers of `rng`.
+        Discrete Gaussian noise of the operating system's bits, or rounded normal numbers of `rng`.
     sigma : int
         Standard deviation.
     size : int
+        Number of integers.
     rng : numpy Generator
         Used for seeded noise alone.
+
+    Returns
+    -------
+    ndarray of shape (size,), int64
     """
     if noise == "secret":
         return discrete_gaussian(sigma, size)
