@@ -76,6 +76,8 @@ rounding: $(VENV)/.dev
 wheel: $(VENV)/.core
 	rm -rf build/user dist && $(PYTHON) -m venv build/user
 	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist .
+	build/user/bin/python $(VERIFIED) supply/core.lock
+	build/user/bin/python $(VERIFIED) supply/train.lock
 	build/user/bin/python -m pip install -q -c constraints.txt "$$(ls dist/*.whl)[train]"
 	cd build/user && bin/fcforge --version && bin/fcforge demo
 

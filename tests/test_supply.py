@@ -30,9 +30,27 @@ def test_the_locks_are_the_constraints_with_hashes():
 
 def test_make_installs_from_the_locks():
     makefile = (ROOT / "Makefile").read_text()
-    assert "--require-hashes" in makefile
+    assert "VERIFIED := -m pip install -q --require-hashes --no-deps -r" in makefile
     for file in LOCKS:
         assert f"$(VERIFIED) supply/{file}" in makefile
+
+
+def test_what_make_installs_without_hashes_is_fcforge_and_what_the_policy_names():
+    """SECURITY.md names torch and the environment of `make bench`; all else has its hash."""
+    rules = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\n\n")
+    for rule in rules:
+        locked = set(re.findall(r"supply/(\w+\.lock)", rule))
+        for line in rule.splitlines():
+            if "pip install" not in line or line.startswith("VERIFIED"):
+                continue
+            if "avalanche-lib" in line:
+                continue
+            assert "constraints.txt" in line or "$(BUILT)" in line, line
+            assert "'.[" in line or "dist/*.whl" in line, line
+            assert {"core.lock", "train.lock"} <= locked or "dev.lock" in locked, line
+    policy = (ROOT / "SECURITY.md").read_text()
+    assert "torch is pinned by version" in policy
+    assert "`make bench` installs Avalanche" in policy
 
 
 def test_the_build_backend_is_pinned_hashed_and_not_fetched_by_pip():

@@ -30,7 +30,7 @@ TRIED = 300  # of each kind, spread over all of them
 
 
 def released():
-    """Releases, a round with its halves, an audit, a new key and a withdrawal."""
+    """Releases, a round with its halves, a new key and a withdrawal."""
     cards = tuple(card_of(name, key_of(name)) for name in AGGREGATORS)
     found = small.start(aggregators=cards)
     gone, other, rotated, forger = small.sites()[2:6]
