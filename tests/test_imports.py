@@ -114,7 +114,7 @@ def test_cycles_are_found_wherever_the_import_stands(tmp_path, second, expected)
     ("path", "imported_module"),
     [
         (
-            "fcforge_consortium/contributions/step.py",
+            "fcforge_consortium/contributions/contribution.py",
             "fcforge_consortium.contributions.model",
         ),
         ("fcforge/experiments/store.py", "torch"),

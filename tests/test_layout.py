@@ -17,7 +17,6 @@ SPANNING = {  # test files of no single module, and why
     "estimator/test_forge.py": "FORGE through the scikit-learn interface",
     "estimator/test_own_network.py": "estimators on any torch.nn.Module",
     "estimator/test_weights.py": "weights of subjects and classes in every method",
-    "estimator/test_parameters.py": "constructor parameters of every estimator",
     "generators/fcm_vae/test_generator.py": "the three variants of FCM-VAE as generators",
     "generators/fcm_vae/test_network.py": "the network of the three variants",
     "generators/fcm_vae/test_settings.py": "the settings of the three variants",

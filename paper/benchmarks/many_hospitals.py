@@ -60,7 +60,7 @@ from fcforge_consortium.base_model.vectors import (
     noise_units,
     step_factor,
 )
-from fcforge_consortium.contributions.step import learn
+from fcforge_consortium.contributions.contribution import learn
 from fcforge_consortium.ledger.entries import LedgerEntry, Spent
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.options import ContributeRequest

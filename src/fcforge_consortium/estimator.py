@@ -22,14 +22,15 @@ from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.estimator import people as people_module
 from fcforge.estimator.classifier import ForgeClassifier
-from fcforge.estimator.continual import CLOSED_FORM, PARTS, ContinualEstimator
+from fcforge.estimator.continual import ContinualEstimator
 from fcforge.estimator.inputs import InputError, as_input_error
+from fcforge.estimator.parameters import CLOSED_FORM, PARTS
 from fcforge.estimator.regressor import ForgeRegressor
 from fcforge.evaluation.explanation import NOBODY
 from fcforge_consortium.chains.chain import Chain, empty_chain
 from fcforge_consortium.chains.settings import ChainSettings, settings_for
+from fcforge_consortium.contributions.contribution import learn, require_new
 from fcforge_consortium.contributions.model import ContributionModel
-from fcforge_consortium.contributions.step import learn, require_new
 from fcforge_consortium.ledger.entries import LedgerEntry
 from fcforge_consortium.ledger.ledger import Ledger, default_ledger
 from fcforge_consortium.ledger.people import people_in

@@ -11,7 +11,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
 from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.base_model.space import SpaceSettings
-from fcforge_consortium.contributions.step import learn
+from fcforge_consortium.contributions.contribution import learn
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.exchange import Exchange

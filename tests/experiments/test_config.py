@@ -9,7 +9,8 @@ import pytest
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.leaks import Leaks
-from fcforge.core.settings import build, override
+from fcforge.core.overrides import override
+from fcforge.core.settings import build
 from fcforge.core.spec import BaseModelSpec, LearnerSpec, Training
 from fcforge.experiments.config import Experiment, load_experiment, parse_experiment
 from fcforge.experiments.run_keys import run_key

@@ -1,30 +1,24 @@
-"""Base of the estimators: parameters, reading of X and y, and learning site after site."""
+"""Base of the estimators: learning site after site, scores, explanations and files."""
 
-import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from joblib import effective_n_jobs
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.names import check_names
-from fcforge.core.options import Kind
-from fcforge.core.settings import make
-from fcforge.core.spec import Conditions, LearnerSpec, Training
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, as_text
-from fcforge.data.matrices import Layout, Order
+from fcforge.data.matrices import Layout
 from fcforge.data.scan_checks import MIN_ROIS, fisher_z
 from fcforge.data.site_checks import scan_fault, site_faults
 from fcforge.estimator import people as people_module
@@ -32,65 +26,23 @@ from fcforge.estimator import storage
 from fcforge.estimator.inputs import (
     COLUMN_SCALE,
     InputError,
-    ReadsFC,
     as_input_error,
     fc_as_numbers,
     numbers_as_fc,
 )
+from fcforge.estimator.parameters import LearnerParameters
+from fcforge.estimator.progress import Progress
 from fcforge.estimator.trained import ExplainedOutput, SiteSettings, TrainedModel
 from fcforge.evaluation.attribution import attribute
 from fcforge.evaluation.edge_stability import EdgeStability
 from fcforge.evaluation.explanation import ColumnExplanation, Explanation, explain_model
-from fcforge.experiments.config_code import import_parts
-from fcforge.generators import GENERATORS
-from fcforge.generators.progress import listening
 from fcforge.imaging.atlas import Atlas
-from fcforge.methods import METHODS
-from fcforge.models import MODELS
-from fcforge.models.edge import WHOLE_LOG
 from fcforge.models.torch_module import TorchModule
 
-RIDGE = "ridge"
-CLOSED_FORM = "analytic"
-FORGE = "forge"
-LINEAR = "linear"
-# chosen on the development sites by the rule of paper/experiments/forge_default.toml
-LINEAR_EPOCHS = 40
-LINEAR_RATE = 3e-4
-# by the same rule: FCM-VAE, because it fits four ABIDE sites in less than 90 s
-GENERATOR = "fcm_vae"
-FAST_GENERATOR = "corr_gauss"  # also of targets that FCM-VAE does not learn
 FEWEST_STORED = 10  # smallest number of people whose mean FC is stored
-DRAWN_SEEDS = 2**31 - 1
 
 
-class Part(NamedTuple):
-    """A part of a learner whose settings can be set as ``part__name``.
-
-    Attributes
-    ----------
-    parameter : str
-        Parameter of the estimator that holds the settings.
-    registry : mapping of name to class, or None
-        None for `Training`.
-    hidden : tuple of str
-        Fields that are not settings of the part, or are parameters of the estimator itself.
-    """
-
-    parameter: str
-    registry: Mapping[str, Any] | None
-    hidden: tuple[str, ...] = ()
-
-
-PARTS = {
-    "method": Part("method_params", METHODS),
-    "model": Part("model_params", MODELS, ("n_rois", "n_outputs")),
-    "generator": Part("generator_params", GENERATORS),
-    "training": Part("training", None, ("epochs", "batch_size", "lr")),
-}
-
-
-class Fitted(ReadsFC):
+class Fitted(LearnerParameters):
     """Attributes that `fit` sets."""
 
     model_: Any
@@ -106,151 +58,17 @@ class Fitted(ReadsFC):
     _labels: np.ndarray  # classes in the order of the model, controls first
 
 
-@dataclass(repr=False, eq=False)
 class ContinualEstimator(Fitted, ABC):
     """Base of estimators that learn one site after another.
 
     `ForgeClassifier` documents the parameters.
     """
 
-    method: str | None = None
-    model: "str | nn.Module | TorchModule | None" = None
-    generator: str | None = None
-    epochs: int | None = None
-    batch_size: int = Training.batch_size
-    lr: float | None = None
-    seed: int | None = None
-    method_params: Mapping[str, Any] | None = None
-    model_params: Mapping[str, Any] | None = None
-    generator_params: Mapping[str, Any] | None = None
-    training: Mapping[str, Any] | None = None
-    features: Literal["fc", "any"] = "fc"
-    edges: Order = "nilearn"
-    kind: Kind = "auto"
-    calibrate: Literal["none", "inner_val"] = "none"
-    val_fraction: float = Conditions.val_fraction
-    positive: Any = None
-    random_state: Any = 0
-    site_order: Sequence[Any] | None = None
-    allow_unlike_sites: bool = False
-    verbose: int = 0
-    n_jobs: int | None = None
-
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: X may have three dimensions unless its columns are numbers."""
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = self.features == "fc"
         return tags
-
-    # -- parameters --------------------------------------------------------------------------------
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters.
-
-        Parameters
-        ----------
-        deep : bool
-            Whether to add the settings of the parts, ``method__memory`` for instance, with their
-            defaults where none is given.
-
-        Returns
-        -------
-        dict of str to value
-        """
-        params = super().get_params(deep=False)
-        if not deep:
-            return params
-        for part in PARTS:
-            for name, value in self._part_settings(part).items():
-                params[f"{part}__{name}"] = value
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, and settings of the parts as ``part__name``; `fit` checks the values."""
-        part_settings = {
-            k: v for k, v in params.items() if k.partition("__")[0] in PARTS
-        }
-        part_settings = {k: v for k, v in part_settings.items() if "__" in k}
-        super().set_params(
-            **{k: v for k, v in params.items() if k not in part_settings}
-        )
-        for key, value in part_settings.items():
-            part, _, name = key.partition("__")
-            parameter = PARTS[part].parameter
-            setattr(self, parameter, {**(getattr(self, parameter) or {}), name: value})
-        return self
-
-    def _part_settings(self, part: str) -> dict[str, Any]:
-        """Return the settings of a part by name: those given, and the defaults of all others."""
-        parameter, registry, hidden = PARTS[part]
-        held = getattr(self, parameter)
-        given = dict(held) if isinstance(held, Mapping) else {}
-        cls: Any = Training
-        if part == "model" and self._own_module is not None:
-            given = {**self._own_module, **given}
-            cls, hidden = TorchModule, (*hidden, "module")
-        elif registry is not None:
-            cls = _known(registry, self._part_name(part))
-            if cls is None:
-                return given
-        defaults = {}
-        for field in fields(cls):
-            if field.name in hidden or not field.init:
-                continue
-            if field.default is not MISSING:
-                defaults[field.name] = field.default
-        if part == "model":
-            defaults |= self._model_features()
-        return {**defaults, **given}
-
-    def _part_name(self, part: str) -> str:
-        """Return the registered name of a part; "" for a generator that is not needed."""
-        method = self._method_name()
-        if part == "method":
-            return method
-        if part == "model":
-            if self._own_module is not None:
-                return TorchModule.name
-            return self._usual_model(method) if self.model is None else str(self.model)
-        if self.generator is not None or not self._needs_generator(method):
-            return "" if self.generator is None else self.generator
-        return GENERATOR
-
-    @property
-    def _own_module(self) -> dict[str, Any] | None:
-        """Return the settings of a model given as an object; None for one given by name."""
-        if isinstance(self.model, TorchModule):
-            names = ("module", "readout", "inputs", "tau")
-            return {name: getattr(self.model, name) for name in names}
-        return {"module": self.model} if isinstance(self.model, nn.Module) else None
-
-    def _method_name(self) -> str:
-        """Return the registered name of the method."""
-        if self.method is None:
-            return self._usual_method()
-        is_ridge = isinstance(self.method, str) and self.method == RIDGE
-        return CLOSED_FORM if is_ridge else self.method
-
-    def _usual_method(self) -> str:
-        """Return the method of ``method=None``: FORGE, or ridge for columns of any kind."""
-        return FORGE if self.features == "fc" else CLOSED_FORM
-
-    @staticmethod
-    def _usual_model(method: str) -> str:
-        """Return the model of ``model=None``: the first that the method names, else the linear one."""
-        known = _known(METHODS, method)
-        return next(iter(known.models if known else ()), LINEAR)
-
-    @staticmethod
-    def _needs_generator(method: str) -> bool:
-        """Return whether a method of this name replays synthetic subjects."""
-        known = _known(METHODS, method)
-        return known is not None and known.needs_generator
-
-    def _model_features(self) -> dict[str, Any]:
-        """Return the features of a linear model whose settings name none."""
-        if self.features == "any":
-            return {"features": "z"}
-        return {"features": WHOLE_LOG} if self._part_name("model") == LINEAR else {}
 
     # -- learning ----------------------------------------------------------------------------------
     def fit(
@@ -489,96 +307,7 @@ class ContinualEstimator(Fitted, ABC):
                 message, do="Learn from scratch with fit, or set it back."
             )
 
-    def _learner_spec(self, target: Target) -> LearnerSpec:
-        """Return method, model and generator, as the parameters and their defaults define them."""
-        self._require_names()
-        method = self._part_name("method")
-        model = self._part_name("model")
-        if self.features == "any" and model not in (LINEAR, "mlp"):
-            raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
-        params = {**self._model_features(), **(self.model_params or {})}
-        known = _known(METHODS, method)
-        if known is not None and known.features and self.features == "fc":
-            params = {"features": known.features, **(self.model_params or {})}
-        if self._own_module is not None:
-            params = {**self._own_module, **(self.model_params or {})}
-        spec = LearnerSpec(
-            Component(method, dict(self.method_params or {})),
-            Component(model, params),
-            self._generator(target),
-        )
-        import_parts(spec)
-        return spec
-
-    def _require_names(self) -> None:
-        """Raise `ConfigError` if method, model or generator is neither a name nor a usable object."""
-        values = {
-            name: getattr(self, name) for name in ("method", "model", "generator")
-        }
-        for name, value in values.items():
-            if value is None or isinstance(value, str):
-                continue
-            if name == "model" and self._own_module is not None:
-                continue
-            message = f"{name}={value!r:.80} is not a name."
-            hint = f"See `fcforge list {name}s`."
-            if name == "model":
-                hint = "Give a name of `fcforge list models` or an object of a torch.nn.Module."
-            if isinstance(value, type):
-                hint = f"Give an object, {name}={value.__name__}(...), not its class."
-            raise ConfigError(message, do=hint)
-
-    def _generator(self, target: Target) -> Component | None:
-        """Return the generator, or None where the method needs none and none is given."""
-        name = self.generator
-        if name is None and self._needs_generator(self._method_name()):
-            able = target.kind in GENERATORS[GENERATOR].learns
-            name = GENERATOR if able else FAST_GENERATOR
-        if name is None:
-            if self.generator_params:
-                message = "generator_params is given, but no generator."
-                hint = "Name it, generator=..., or leave them out."
-                raise ConfigError(message, do=hint)
-            return None
-        return Component(name, dict(self.generator_params or {}))
-
-    def _site_settings(self, target: Target) -> SiteSettings:
-        """Return the settings by which the sites of this call are trained."""
-        linear = self._part_name("model") == LINEAR and self.features == "fc"
-        epochs = LINEAR_EPOCHS if linear else Training.epochs
-        values = {
-            "epochs": epochs if self.epochs is None else self.epochs,
-            "batch_size": self.batch_size,
-            "lr": LINEAR_RATE if linear and self.lr is None else self.lr,
-        }
-        given = dict(self.training or {})
-        training = make(Training, {**values, **given}, "training")
-        return SiteSettings(
-            training, self._generator(target), self.calibrate, self.val_fraction
-        )
-
-    def _fixed_seed(self) -> int | None:
-        """Return the seed of the parameters, or None if every fit draws its own."""
-        if self.seed is not None:
-            if self.random_state not in (0, self.seed):
-                message = (
-                    f"seed={self.seed} and random_state={self.random_state} differ."
-                )
-                raise ConfigError(message, do="Give one of them.")
-            return int(self.seed)
-        if self.random_state is None or hasattr(self.random_state, "randint"):
-            return None
-        check_random_state(self.random_state)  # refuses what is no seed
-        return int(self.random_state)
-
-    def _drawn_seed(self) -> int:
-        """Return the seed of the parameters, or draw one from `random_state`."""
-        fixed = self._fixed_seed()
-        if fixed is not None:
-            return fixed
-        return int(check_random_state(self.random_state).randint(DRAWN_SEEDS))
-
-    def _progress(self, site: str, n: int, settings: SiteSettings) -> "Progress":
+    def _progress(self, site: str, n: int, settings: SiteSettings) -> Progress:
         """Return the progress lines of one site's training, printed as `verbose` says."""
         return Progress(site, n, settings.training.epochs, self.verbose)
 
@@ -839,55 +568,6 @@ class ContinualEstimator(Fitted, ABC):
         """
 
 
-class Progress:
-    """Lines about one site's training on standard output.
-
-    Parameters
-    ----------
-    site : str
-    n : int
-        Subjects.
-    epochs : int
-    verbose : int
-        0 prints nothing, 1 a line per site, 2 and more also ten lines on the way.
-    """
-
-    def __init__(self, site: str, n: int, epochs: int, verbose: int) -> None:
-        self.site = site
-        self.n = n
-        self.epochs = epochs
-        self.verbose = verbose
-        self.done = 0
-
-    def __enter__(self) -> Callable[[], None]:
-        """Start the clock and return the function to call after every epoch."""
-        self.begun = time.perf_counter()
-        self._fits = listening(self._fit if self.verbose > 1 else None)
-        self._fits.__enter__()
-        return self._epoch
-
-    def __exit__(self, *error: Any) -> None:
-        """Print the line of the site, unless an exception ended its training."""
-        self._fits.__exit__(*error)
-        if self.verbose and error[0] is None:
-            seconds = time.perf_counter() - self.begun
-            print(f"[fcforge] site '{self.site}': {self.n} subjects, {seconds:.1f} s")
-
-    def _epoch(self) -> None:
-        """Count an epoch of the network's training."""
-        self.done += 1
-        self._line("epoch", self.done, self.epochs)
-
-    def _fit(self, done: int, total: int, terms: Mapping[str, float]) -> None:
-        """Report the progress of the generator's fit; its loss terms are not printed."""
-        self._line("generator", done, total)
-
-    def _line(self, work: str, done: int, total: int) -> None:
-        """Print "WORK 3 of 10" if `verbose` is 2 or more, about ten times between 0 and `total`."""
-        if self.verbose > 1 and (done == total or done % max(1, total // 10) == 0):
-            print(f"[fcforge] site '{self.site}': {work} {done} of {total}")
-
-
 def require_no_scans(*given: Any) -> None:
     """Raise `InputError` if atlas, reference or stability are given for arbitrary columns."""
     if any(value is not None for value in given):
@@ -895,11 +575,6 @@ def require_no_scans(*given: Any) -> None:
             "columns are arbitrary numbers (features='any'), not edges of an atlas."
         )
         raise InputError(message, do="Leave atlas=, reference= and stability= out.")
-
-
-def _known(registry: Mapping[str, Any], name: Any) -> Any:
-    """Return the registered class of a name, or None for any other value of a parameter."""
-    return registry[name] if isinstance(name, str) and name in registry else None
 
 
 def _shown(component: Component) -> str:

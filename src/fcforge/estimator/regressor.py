@@ -8,12 +8,9 @@ from sklearn.base import RegressorMixin
 
 from fcforge.core.errors import ConfigError
 from fcforge.core.target import Target
-from fcforge.estimator.continual import (
-    CLOSED_FORM,
-    ContinualEstimator,
-    require_no_scans,
-)
+from fcforge.estimator.continual import ContinualEstimator, require_no_scans
 from fcforge.estimator.inputs import InputError
+from fcforge.estimator.parameters import CLOSED_FORM
 from fcforge.estimator.trained import ExplainedOutput
 from fcforge.evaluation.edge_stability import EdgeStability
 from fcforge.evaluation.explanation import ColumnExplanation, Explanation

@@ -6,7 +6,7 @@ from pathlib import Path
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.formatting import counted
 from fcforge.core.options import CheckRequest
-from fcforge.core.settings import override_only
+from fcforge.core.overrides import override_only
 from fcforge.data.checks import check_cohort
 from fcforge.data.datasets import dataset_of, load_dataset
 from fcforge.data.verdict import Verdict

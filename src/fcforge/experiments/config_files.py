@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.core.errors import ConfigError
-from fcforge.core.settings import override, parse_toml
+from fcforge.core.overrides import override, parse_toml
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from fcforge.evaluation.privacy.measures import MEMBER, OUTSIDER
 from fcforge_consortium.audit_target import AuditTarget, require_given
 from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.space import ContributionSpace
+from fcforge_consortium.contributions.contribution import own_features
 from fcforge_consortium.contributions.model import ContributionModel
-from fcforge_consortium.contributions.step import own_features
 from fcforge_consortium.ledger.people import people_in
 from fcforge_consortium.privacy import noise
 from fcforge_consortium.records.kinds import Charged, Contribution

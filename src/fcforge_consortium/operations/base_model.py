@@ -7,7 +7,7 @@ import numpy as np
 from fcforge.core.errors import ConfigError
 from fcforge.core.formatting import listed
 from fcforge.core.names import check_names
-from fcforge.core.settings import override_only
+from fcforge.core.overrides import override_only
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import dataset_of, load_dataset
 from fcforge_consortium.aggregation.aggregators import read_card

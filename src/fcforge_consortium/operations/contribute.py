@@ -8,8 +8,8 @@ from typing import Any
 
 from fcforge.core.errors import at
 from fcforge.data.checks import data_warnings
+from fcforge_consortium.contributions.contribution import learn
 from fcforge_consortium.contributions.model import contributions_of
-from fcforge_consortium.contributions.step import learn
 from fcforge_consortium.operations.ledger import open_ledger
 from fcforge_consortium.operations.people import (
     no_report,

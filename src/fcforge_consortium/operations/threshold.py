@@ -1,8 +1,8 @@
 """Fit a hospital's own threshold, which stays in its ledger."""
 
 from fcforge.core.errors import ConfigError
+from fcforge_consortium.contributions.contribution import own_threshold
 from fcforge_consortium.contributions.model import contributions_of
-from fcforge_consortium.contributions.step import own_threshold
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.operations.people import people_for

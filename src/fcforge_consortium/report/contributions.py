@@ -3,8 +3,8 @@
 from fcforge.core.formatting import abbreviated, percent
 from fcforge.evaluation.metrics import METRICS
 from fcforge_consortium.base_model import vectors as vector
+from fcforge_consortium.contributions.contribution import asked_budget
 from fcforge_consortium.contributions.model import LEAST_AGREEMENT, ContributionModel
-from fcforge_consortium.contributions.step import asked_budget
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.privacy.noise import ceiling, ceiling_of, epsilon_of
 from fcforge_consortium.records.exchange import Exchange

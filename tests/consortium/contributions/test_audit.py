@@ -20,7 +20,7 @@ from fcforge_consortium.contributions.audit import (
     contributed_people,
     require_numbers,
 )
-from fcforge_consortium.contributions.step import own_features
+from fcforge_consortium.contributions.contribution import own_features
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.privacy.noise import ceiling_of
 

@@ -24,8 +24,8 @@ from fcforge_consortium.aggregation.aggregators import (
 )
 from fcforge_consortium.aggregation.rounds import give
 from fcforge_consortium.base_model import vectors as vector
+from fcforge_consortium.contributions.contribution import own_threshold
 from fcforge_consortium.contributions.model import LEAST_AGREEMENT, TURNED
-from fcforge_consortium.contributions.step import own_threshold
 from fcforge_consortium.ledger.entries import Spent
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.records.archive import save_arrays

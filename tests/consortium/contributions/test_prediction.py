@@ -12,6 +12,7 @@ import pytest
 from small_exchange import R, all_given, given, people, sites, start
 
 from fcforge.core.errors import DataError
+from fcforge_consortium.contributions.contribution import own_threshold
 from fcforge_consortium.contributions.prediction import (
     Prediction,
     as_csv,
@@ -19,7 +20,6 @@ from fcforge_consortium.contributions.prediction import (
     evaluate,
     predict,
 )
-from fcforge_consortium.contributions.step import own_threshold
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.ledger.threshold import Threshold
 from fcforge_consortium.records.policy import COLUMNS, Measured, Policy

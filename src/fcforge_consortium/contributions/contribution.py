@@ -1,4 +1,4 @@
-"""One hospital's step: a published contribution, or shares of it for the aggregators of a round."""
+"""What a hospital adds: a published contribution, or shares of it for the aggregators of a round."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

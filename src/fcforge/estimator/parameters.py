@@ -1,0 +1,299 @@
+"""Parameters of the estimators, and the learner that they and their defaults describe."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, NamedTuple, Self
+
+from sklearn.utils import check_random_state
+from torch import nn
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.options import Kind
+from fcforge.core.settings import make
+from fcforge.core.spec import Conditions, LearnerSpec, Training
+from fcforge.core.target import Target
+from fcforge.data.matrices import Order
+from fcforge.estimator.inputs import ReadsFC
+from fcforge.estimator.trained import SiteSettings
+from fcforge.experiments.config_code import import_parts
+from fcforge.generators import GENERATORS
+from fcforge.methods import METHODS
+from fcforge.models import MODELS
+from fcforge.models.edge import WHOLE_LOG
+from fcforge.models.torch_module import TorchModule
+
+RIDGE = "ridge"
+CLOSED_FORM = "analytic"
+FORGE = "forge"
+LINEAR = "linear"
+# chosen on the development sites by the rule of paper/experiments/forge_default.toml
+LINEAR_EPOCHS = 40
+LINEAR_RATE = 3e-4
+# by the same rule: FCM-VAE, because it fits four ABIDE sites in less than 90 s
+GENERATOR = "fcm_vae"
+FAST_GENERATOR = "corr_gauss"  # also of targets that FCM-VAE does not learn
+DRAWN_SEEDS = 2**31 - 1
+
+
+class Part(NamedTuple):
+    """A part of a learner whose settings can be set as ``part__name``.
+
+    Attributes
+    ----------
+    parameter : str
+        Parameter of the estimator that holds the settings.
+    registry : mapping of name to class, or None
+        None for `Training`.
+    hidden : tuple of str
+        Fields that are not settings of the part, or are parameters of the estimator itself.
+    """
+
+    parameter: str
+    registry: Mapping[str, Any] | None
+    hidden: tuple[str, ...] = ()
+
+
+PARTS = {
+    "method": Part("method_params", METHODS),
+    "model": Part("model_params", MODELS, ("n_rois", "n_outputs")),
+    "generator": Part("generator_params", GENERATORS),
+    "training": Part("training", None, ("epochs", "batch_size", "lr")),
+}
+
+
+@dataclass(repr=False, eq=False)
+class LearnerParameters(ReadsFC):
+    """Parameters of an estimator; `ForgeClassifier` documents them.
+
+    Parts of a learner (`PARTS`) have settings of their own, which can be read and set as
+    ``part__name``.
+    """
+
+    method: str | None = None
+    model: "str | nn.Module | TorchModule | None" = None
+    generator: str | None = None
+    epochs: int | None = None
+    batch_size: int = Training.batch_size
+    lr: float | None = None
+    seed: int | None = None
+    method_params: Mapping[str, Any] | None = None
+    model_params: Mapping[str, Any] | None = None
+    generator_params: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
+    features: Literal["fc", "any"] = "fc"
+    edges: Order = "nilearn"
+    kind: Kind = "auto"
+    calibrate: Literal["none", "inner_val"] = "none"
+    val_fraction: float = Conditions.val_fraction
+    positive: Any = None
+    random_state: Any = 0
+    site_order: Sequence[Any] | None = None
+    allow_unlike_sites: bool = False
+    verbose: int = 0
+    n_jobs: int | None = None
+
+    # -- parameters --------------------------------------------------------------------------------
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters.
+
+        Parameters
+        ----------
+        deep : bool
+            Whether to add the settings of the parts, ``method__memory`` for instance, with their
+            defaults where none is given.
+
+        Returns
+        -------
+        dict of str to value
+        """
+        params = super().get_params(deep=False)
+        if not deep:
+            return params
+        for part in PARTS:
+            for name, value in self._part_settings(part).items():
+                params[f"{part}__{name}"] = value
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and settings of the parts as ``part__name``; `fit` checks the values."""
+        part_settings = {
+            k: v for k, v in params.items() if k.partition("__")[0] in PARTS
+        }
+        part_settings = {k: v for k, v in part_settings.items() if "__" in k}
+        super().set_params(
+            **{k: v for k, v in params.items() if k not in part_settings}
+        )
+        for key, value in part_settings.items():
+            part, _, name = key.partition("__")
+            parameter = PARTS[part].parameter
+            setattr(self, parameter, {**(getattr(self, parameter) or {}), name: value})
+        return self
+
+    def _part_settings(self, part: str) -> dict[str, Any]:
+        """Return the settings of a part by name: those given, and the defaults of all others."""
+        parameter, registry, hidden = PARTS[part]
+        held = getattr(self, parameter)
+        given = dict(held) if isinstance(held, Mapping) else {}
+        cls: Any = Training
+        if part == "model" and self._own_module is not None:
+            given = {**self._own_module, **given}
+            cls, hidden = TorchModule, (*hidden, "module")
+        elif registry is not None:
+            cls = _known(registry, self._part_name(part))
+            if cls is None:
+                return given
+        defaults = {}
+        for field in fields(cls):
+            if field.name in hidden or not field.init:
+                continue
+            if field.default is not MISSING:
+                defaults[field.name] = field.default
+        if part == "model":
+            defaults |= self._model_features()
+        return {**defaults, **given}
+
+    def _part_name(self, part: str) -> str:
+        """Return the registered name of a part; "" for a generator that is not needed."""
+        method = self._method_name()
+        if part == "method":
+            return method
+        if part == "model":
+            if self._own_module is not None:
+                return TorchModule.name
+            return self._usual_model(method) if self.model is None else str(self.model)
+        if self.generator is not None or not self._needs_generator(method):
+            return "" if self.generator is None else self.generator
+        return GENERATOR
+
+    @property
+    def _own_module(self) -> dict[str, Any] | None:
+        """Return the settings of a model given as an object; None for one given by name."""
+        if isinstance(self.model, TorchModule):
+            names = ("module", "readout", "inputs", "tau")
+            return {name: getattr(self.model, name) for name in names}
+        return {"module": self.model} if isinstance(self.model, nn.Module) else None
+
+    def _method_name(self) -> str:
+        """Return the registered name of the method."""
+        if self.method is None:
+            return self._usual_method()
+        is_ridge = isinstance(self.method, str) and self.method == RIDGE
+        return CLOSED_FORM if is_ridge else self.method
+
+    def _usual_method(self) -> str:
+        """Return the method of ``method=None``: FORGE, or ridge for columns of any kind."""
+        return FORGE if self.features == "fc" else CLOSED_FORM
+
+    @staticmethod
+    def _usual_model(method: str) -> str:
+        """Return the model of ``model=None``: the first that the method names, else the linear one."""
+        known = _known(METHODS, method)
+        return next(iter(known.models if known else ()), LINEAR)
+
+    @staticmethod
+    def _needs_generator(method: str) -> bool:
+        """Return whether a method of this name replays synthetic subjects."""
+        known = _known(METHODS, method)
+        return known is not None and known.needs_generator
+
+    def _model_features(self) -> dict[str, Any]:
+        """Return the features of a linear model whose settings name none."""
+        if self.features == "any":
+            return {"features": "z"}
+        return {"features": WHOLE_LOG} if self._part_name("model") == LINEAR else {}
+
+    # -- what they describe ------------------------------------------------------------
+    def _learner_spec(self, target: Target) -> LearnerSpec:
+        """Return method, model and generator, as the parameters and their defaults define them."""
+        self._require_names()
+        method = self._part_name("method")
+        model = self._part_name("model")
+        if self.features == "any" and model not in (LINEAR, "mlp"):
+            raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
+        params = {**self._model_features(), **(self.model_params or {})}
+        known = _known(METHODS, method)
+        if known is not None and known.features and self.features == "fc":
+            params = {"features": known.features, **(self.model_params or {})}
+        if self._own_module is not None:
+            params = {**self._own_module, **(self.model_params or {})}
+        spec = LearnerSpec(
+            Component(method, dict(self.method_params or {})),
+            Component(model, params),
+            self._generator(target),
+        )
+        import_parts(spec)
+        return spec
+
+    def _require_names(self) -> None:
+        """Raise `ConfigError` if method, model or generator is neither a name nor a usable object."""
+        values = {
+            name: getattr(self, name) for name in ("method", "model", "generator")
+        }
+        for name, value in values.items():
+            if value is None or isinstance(value, str):
+                continue
+            if name == "model" and self._own_module is not None:
+                continue
+            message = f"{name}={value!r:.80} is not a name."
+            hint = f"See `fcforge list {name}s`."
+            if name == "model":
+                hint = "Give a name of `fcforge list models` or an object of a torch.nn.Module."
+            if isinstance(value, type):
+                hint = f"Give an object, {name}={value.__name__}(...), not its class."
+            raise ConfigError(message, do=hint)
+
+    def _generator(self, target: Target) -> Component | None:
+        """Return the generator, or None where the method needs none and none is given."""
+        name = self.generator
+        if name is None and self._needs_generator(self._method_name()):
+            able = target.kind in GENERATORS[GENERATOR].learns
+            name = GENERATOR if able else FAST_GENERATOR
+        if name is None:
+            if self.generator_params:
+                message = "generator_params is given, but no generator."
+                hint = "Name it, generator=..., or leave them out."
+                raise ConfigError(message, do=hint)
+            return None
+        return Component(name, dict(self.generator_params or {}))
+
+    def _site_settings(self, target: Target) -> SiteSettings:
+        """Return the settings by which the sites of this call are trained."""
+        linear = self._part_name("model") == LINEAR and self.features == "fc"
+        epochs = LINEAR_EPOCHS if linear else Training.epochs
+        values = {
+            "epochs": epochs if self.epochs is None else self.epochs,
+            "batch_size": self.batch_size,
+            "lr": LINEAR_RATE if linear and self.lr is None else self.lr,
+        }
+        given = dict(self.training or {})
+        training = make(Training, {**values, **given}, "training")
+        return SiteSettings(
+            training, self._generator(target), self.calibrate, self.val_fraction
+        )
+
+    def _fixed_seed(self) -> int | None:
+        """Return the seed of the parameters, or None if every fit draws its own."""
+        if self.seed is not None:
+            if self.random_state not in (0, self.seed):
+                message = (
+                    f"seed={self.seed} and random_state={self.random_state} differ."
+                )
+                raise ConfigError(message, do="Give one of them.")
+            return int(self.seed)
+        if self.random_state is None or hasattr(self.random_state, "randint"):
+            return None
+        check_random_state(self.random_state)  # refuses what is no seed
+        return int(self.random_state)
+
+    def _drawn_seed(self) -> int:
+        """Return the seed of the parameters, or draw one from `random_state`."""
+        fixed = self._fixed_seed()
+        if fixed is not None:
+            return fixed
+        return int(check_random_state(self.random_state).randint(DRAWN_SEEDS))
+
+
+def _known(registry: Mapping[str, Any], name: Any) -> Any:
+    """Return the registered class of a name, or None for any other value of a parameter."""
+    return registry[name] if isinstance(name, str) and name in registry else None
