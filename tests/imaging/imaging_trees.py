@@ -68,13 +68,22 @@ def write_scan(
 
 
 def write_confounds(
-    path: Path, rng: np.random.Generator, n: int, jumps: int = 0
+    path: Path,
+    rng: np.random.Generator,
+    n: int,
+    jumps: int = 0,
+    whole: np.ndarray | None = None,
 ) -> None:
-    """fMRIPrep's confounds table and JSON with all columns nilearn's methods look for."""
+    """fMRIPrep's confounds table and JSON with all columns nilearn's methods look for.
+
+    `whole` is the global signal of the scan; without it the global signal is noise.
+    """
     columns: dict[str, np.ndarray] = {}
     motion = [f"{kind}_{axis}" for kind in ("trans", "rot") for axis in "xyz"]
     for name in [*motion, "csf", "white_matter", "global_signal"]:
         base = rng.normal(scale=0.02, size=n).cumsum()
+        if name == "global_signal" and whole is not None:
+            base = whole
         columns[name] = base
         columns[f"{name}_derivative1"] = np.r_[np.nan, np.diff(base)]
         columns[f"{name}_power2"] = base**2
@@ -147,7 +156,8 @@ def fmriprep_subject(
     (func / f"{space}_desc-preproc_bold.json").write_text(
         json.dumps({"RepetitionTime": tr})
     )
-    write_confounds(func / f"{stem}_desc-confounds_timeseries.tsv", rng, n_volumes)
+    table = func / f"{stem}_desc-confounds_timeseries.tsv"
+    write_confounds(table, rng, n_volumes, whole=1000 + 20 * signals.mean(axis=1))
     return signals
 
 

@@ -633,6 +633,62 @@ def test_the_input_and_other_tools_folders_are_never_written_to(
     assert (tmp_path / "in" / "participants.tsv").read_text() == before
 
 
+def test_scans_that_cannot_be_right_fail_by_name(
+    tmp_path: Path, blocks, small_grid, lines
+):
+    """Each of these gave FC, or a message of a library."""
+    import nibabel as nib
+
+    root = tmp_path / "in"
+    for subject in subject_ids(8):
+        fmriprep_subject(root, subject, small_grid, affine=SMALL)
+    write_people(root, subject_ids(8))
+
+    def file(subject: str, pattern: str) -> Path:
+        return next((root / f"sub-{subject}").rglob(pattern))
+
+    def change(subject: str, value: float) -> None:
+        image = nib.load(file(subject, "*_bold.nii.gz"))
+        data = np.asarray(image.dataobj, dtype=np.float32)
+        data[..., 50] = value
+        image.set_data_dtype(np.float32)
+        nib.save(
+            nib.Nifti1Image(data, image.affine, image.header), image.get_filename()
+        )
+
+    change("01", 0)
+    change("02", np.nan)
+    confounds = "*_desc-confounds_timeseries.tsv"
+    table = pd.read_csv(file("03", confounds), sep="\t", na_values="n/a")
+    table.iloc[:-10].to_csv(file("03", confounds), sep="\t", index=False, na_rep="n/a")
+    table.loc[5:9, "csf"] = np.nan
+    table.to_csv(file("04", confounds), sep="\t", index=False, na_rep="n/a")
+    shutil.copy(file("06", confounds), file("05", confounds))
+    scan = file("07", "*_bold.nii.gz")
+    mask = np.zeros(small_grid.shape, dtype=np.uint8)
+    name = scan.name.replace("preproc_bold", "brain_mask")
+    nib.save(nib.Nifti1Image(mask, SMALL), scan.with_name(name))
+    scan = file("08", "*_bold.nii.gz")
+    scan.rename(scan.with_name("sub-08_task-rest_space-T1w_desc-preproc_bold.nii.gz"))
+    ask = {"atlas": str(blocks[0]), "report": False, "say": lines.append}
+    assert fc_command(source=root, out=tmp_path / "out", **ask) == 1
+    failed = {line.split()[1].rstrip(":"): line for line in lines if "failed: " in line}
+    wanted = {
+        "sub-01": "no signal in 1 volume of 160 (51)",
+        "sub-02": "no signal in 1 volume of 160 (51)",
+        "sub-03": "the scan has 160 volumes, and sub-03_task-rest_desc-confounds_timeseries.tsv has 150",
+        "sub-04": "confounds have no value in 5 volumes (csf",
+        "sub-07": "brain_mask.nii.gz is empty",
+        "sub-08": "has no scan in MNI space, which FC needs; there is: T1w.",
+    }
+    assert set(failed) == set(wanted)
+    for subject, text in wanted.items():
+        assert text in failed[subject]
+    doubts = [line for line in lines if "those of another run" in line]
+    assert len(doubts) == 1
+    assert doubts[0].startswith("sub-05: ")
+
+
 def test_odd_surprises_fail_one_subject(
     tmp_path: Path, blocks, small_grid, lines, monkeypatch
 ):
@@ -735,7 +791,7 @@ def test_real_halfpipe_files(shared_data, tmp_path, lines):
         )
         assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
         assert "simple" not in json.dumps(side)  # HALFpipe denoised, we did not
-        of_series = {"drop", "max_empty", "columns", "variable"}
+        of_series = {"drop", "max_empty", "min_dof", "columns", "variable"}
         assert set(side["Settings"]) == of_series
     assert fc_command(**ask, atlas="AAL116") == 2
     assert "Time series there are of: schaefer400" in lines[-1]
@@ -758,7 +814,7 @@ def test_a_damaged_description_of_the_input_costs_no_finished_work(
     assert "not JSON" in lines[-1]
     assert fc_command(**ask, layout="fmriprep") == 0
     assert (
-        "preprocessed by fmriprep (Esteban"
+        "preprocessed by fMRIPrep (Esteban"
         in (tmp_path / "out" / "methods.md").read_text()
     )
 
@@ -841,8 +897,17 @@ def test_series_of_another_tool_are_said_to_be_its():
     assert "covered" not in text
     assert "degrees of freedom" not in text
     assert made("cpac", "series").startswith(
-        "ROI time series had been made and denoised by cpac"
+        "ROI time series had been made and denoised by C-PAC"
     )
+    short = [Failure("sub-1", "too short", "too_few_dof")]
+    text = made("cpac", "series", failed=short, min_dof=18)
+    assert "Subjects with fewer than 20 volumes were excluded (1 subject)." in text
+
+
+def test_scans_of_aroma_are_said_to_be_those():
+    assert "ICA-AROMA had removed" in made(denoise="ica_aroma")
+    assert "AROMA" not in made()
+    assert "AROMA" not in made("nifti", denoise="ica_aroma")
 
 
 def test_own_preprocessing_says_that_t1w_was_not_used():

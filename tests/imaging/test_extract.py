@@ -1,5 +1,6 @@
 """One subject: voxels to ROI signals, runs joined, too little refused, motion kept."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel as nib
@@ -245,3 +246,23 @@ def test_overlapping_maps_are_told_apart_by_least_squares(tmp_path):
     series, coverage, *_ = roi_means(scan, atlas, None, 0.5)
     np.testing.assert_allclose(series, truth, rtol=1e-4)
     np.testing.assert_allclose(coverage, [1, 1], rtol=1e-5)
+
+
+def test_series_that_cannot_be_right_are_refused(tmp_path):
+    atlas = names_only("twenty", tuple(f"r{i}" for i in range(20)))
+    ask = FCRequest(tmp_path, tmp_path / "o")
+    rng = np.random.default_rng(0)
+    padded = rng.normal(size=(60, 20))
+    padded[[7, 59]] = 0
+    wrong = {
+        "is a symmetric matrix of 20 rows": np.corrcoef(rng.normal(size=(20, 60))),
+        r"no signal in 2 volumes of 60 \(8, 60\)": padded,
+        "16 volumes leave at most 14 degrees of freedom": rng.normal(size=(16, 20)),
+    }
+    for number, (message, values) in enumerate(wrong.items()):
+        path = tmp_path / f"{number}.npy"
+        np.save(path, values)
+        source = Source(path, "series", "series", {"sub": "01"})
+        with pytest.raises(DataError, match=message):
+            subject_fc([source], atlas, ask)
+    assert subject_fc([source], atlas, replace(ask, min_dof=14)).fc.shape == (20, 20)

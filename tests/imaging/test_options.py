@@ -42,7 +42,13 @@ def test_every_option_has_a_help_text():
 def test_denoising_is_not_said_of_series_made_elsewhere():
     series = [Source(Path("1.1D"), "series", "cpac", {"sub": "1"})]
     one = FCRequest(*A, denoise="scrubbing")
-    assert set(one.settings_of(series)) == {"drop", "max_empty", "columns", "variable"}
+    assert set(one.settings_of(series)) == {
+        "drop",
+        "max_empty",
+        "min_dof",
+        "columns",
+        "variable",
+    }
 
 
 def test_which_files_are_wanted():

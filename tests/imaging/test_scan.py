@@ -9,7 +9,13 @@ import pytest
 
 from fcforge.core.errors import DataError
 from fcforge.imaging.layouts import Source
-from fcforge.imaging.scan import open_scan, read_mask, read_voxels, repetition_time
+from fcforge.imaging.scan import (
+    agreed_tr,
+    open_scan,
+    read_mask,
+    read_voxels,
+    repetition_time,
+)
 
 AFFINE = np.diag([3.0, 3, 3, 1])
 
@@ -142,3 +148,14 @@ def test_a_header_in_milliseconds(tmp_path: Path):
     image.header["pixdim"][4] = 2000
     nib.save(image, tmp_path / "ms.nii")
     assert open_scan(tmp_path / "ms.nii").tr == 2.0
+
+
+@pytest.mark.parametrize("tr", [2000.0, 0.002])
+def test_a_tr_in_another_unit_is_refused(tr: float):
+    for ask in ((tr, None, None), (None, tr, None), (2.0, None, tr)):
+        with pytest.raises(
+            DataError, match=f"repetition time of {tr:g} s; is it in milli"
+        ):
+            agreed_tr(*ask)
+    assert agreed_tr(tr, None, 2.0) == 2.0
+    assert agreed_tr(None, None, None) is None

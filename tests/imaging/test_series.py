@@ -138,7 +138,7 @@ def test_an_roi_missing_in_some_volumes_fails_the_subject_by_name(tmp_path: Path
     path = _write(tmp_path / "s.npy", values)
     source, settings = (
         Source(path, "series", "series", {"sub": "01"}),
-        FCRequest(tmp_path, tmp_path / "o"),
+        FCRequest(tmp_path, tmp_path / "o", min_dof=5),
     )
     assert subject_fc(
         [source], atlas, dataclasses.replace(settings, max_empty=0.5)

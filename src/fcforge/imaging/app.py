@@ -45,6 +45,7 @@ _METHODS: dict[str, dict[str, str]] = tomllib.loads(
 )
 SENTENCES = _METHODS["sentences"]
 ATLAS_WORKS = _METHODS["atlas_works"]
+TOOL_NAMES = _METHODS["tool_names"]
 
 
 def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
@@ -251,6 +252,11 @@ class _Maker:
         """
         runs = self.sources.get(subject)
         if not runs:
+            if spaces := layouts.other_spaces(self.request.source, subject):
+                raise Exclusion(
+                    f"has no scan in MNI space, which FC needs; there is: {abbreviated(spaces)}.",
+                    do=layouts.TO_MNI,
+                )
             raise Exclusion("is listed, but there is no scan and no time series of it.")
         path = self.path(subject)
         request = self.request
@@ -511,6 +517,7 @@ def describe_methods(
     scrubbed = sum(report.get("VolumesScrubbed", 0) for report in reports)
     keys = {
         "fcforge" if own_preprocessing else source.tool: True,
+        "aroma": request.aroma and source.has_confounds,
         "dropped": request.drop,
         "rois": True,
         _signal_sentence(atlas): source.kind == "scan",
@@ -521,6 +528,7 @@ def describe_methods(
         "matrix" if source.kind == "matrix" else "fc": True,
         "empty_rois": True,
         "too_few_dof": not source.denoised,
+        "too_short": source.denoised and counts["too_few_dof"],
         "no_data": counts["no_data"],
         "error": counts["error"],
         "done": True,
@@ -529,13 +537,14 @@ def describe_methods(
     sentences = "".join(f" {SENTENCES[key]}" for key, holds in keys.items() if holds)
     options = request.denoising.parameters.items()
     values = {
-        "tool": made_by or source.tool,
+        "tool": made_by or TOOL_NAMES.get(source.tool, source.tool),
         "confounds": ", ".join(f"{name} = {value}" for name, value in options),
         "bands": _bands(reports),
         "scrubbed": scrubbed,
         "atlas_work": _atlas_work(atlas),
         "n_done": n_done,
         "total": n_done + len(failed),
+        "min_volumes": request.min_dof + 2,
     }
     excluded = {
         name: counted(counts[name], "subject")

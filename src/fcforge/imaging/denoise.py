@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.core.names import unknown_name
 from fcforge.imaging.cifti import ending_of
 from fcforge.imaging.matrix_files import read_matrix_file
@@ -47,6 +48,9 @@ Band = tuple[float | None, float | None]  # lower and upper end in Hz
 # Columns with framewise displacement (FD) in the tables of fMRIPrep and HALFpipe, and of XCP-D
 FD_COLUMNS = ("framewise_displacement", "filtered_framewise_displacement", "fd_power")
 MIN_TO_FILTER = 34  # smallest number of volumes that the Butterworth filter accepts
+# of nilearn's message on columns that a confounds table lacks
+_MISSING_PARTS = re.compile(r"parameters are missing: .*\[(['a-z_, ]+)\]")
+_QUOTE = "'"
 TOO_FEW = "The scan moved too much, or is too short for this --denoise: choose another."
 
 
@@ -124,7 +128,7 @@ def fmriprep_confounds(bold: Path, denoise: Denoise, drop: int = 0) -> Confounds
     Raises
     ------
     DataError
-        If the table of confounds, or a column that the method needs, is missing.
+        If the table of confounds, or a column that the method needs, is missing or has gaps.
     """
     if not denoise.parameters:
         return NONE
@@ -142,12 +146,22 @@ def fmriprep_confounds(bold: Path, denoise: Denoise, drop: int = 0) -> Confounds
         reason = re.sub(r"\s+", " ", str(error)).strip()
         if "ould not find associated confound file" in reason:
             reason = "no *_desc-confounds_timeseries.tsv beside the scan."
+        if parts := _MISSING_PARTS.search(reason):
+            reason = f"the table has no columns of {parts[1].replace(_QUOTE, '')}."
         raise DataError(
             f"missing confounds: {reason[:160]}",
             do=f"Method '{denoise.name}' needs them; or choose --denoise none.",
         ) from None
     kept = None if kept is None else kept[kept >= drop] - drop
-    return confounds.iloc[drop:].reset_index(drop=True), kept
+    confounds = confounds.iloc[drop:].reset_index(drop=True)
+    gaps = ~np.isfinite(confounds.to_numpy(dtype=float))
+    if gaps.any():
+        names = abbreviated(confounds.columns[gaps.any(axis=0)], 3)
+        raise DataError(
+            f"confounds have no value in {counted(int(gaps.any(axis=1).sum()), 'volume')} ({names}).",
+            do="Make the table again, or choose a --denoise without them.",
+        )
+    return confounds, kept
 
 
 def framewise_displacement(table: Path) -> np.ndarray | None:

@@ -23,6 +23,7 @@ from fcforge.imaging.people import Exclusion
 from fcforge.imaging.quality import (
     RunQuality,
     confound_traces,
+    foreign_confounds,
     percent_dvars,
     roi_groups,
     temporal_snr,
@@ -32,9 +33,11 @@ from fcforge.imaging.scan import (
     VOLUMES_AT_ONCE,
     ScanHeader,
     agreed_tr,
+    in_seconds,
     open_scan,
     read_mask,
     read_voxels_and_mean,
+    refuse_blank_volumes,
     repetition_time,
 )
 
@@ -222,6 +225,8 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
         )
     series = roi_series.join_runs([run.series for run in runs])
     with at(sources[0].path):
+        if runs[0].matrix is None:
+            _long_enough(len(series), request.min_dof)
         result = _joined(runs, series, atlas, request)
         if result.dof is not None and result.dof < request.min_dof:
             remaining = f"{max(result.dof, 0):.0f} degrees of freedom"
@@ -231,6 +236,16 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
                 do=MORE_DOF,
             )
     return result
+
+
+def _long_enough(n_volumes: int, min_dof: int) -> None:
+    """Raise `TooFewDof` where a correlation of so few volumes cannot have the degrees of freedom."""
+    if n_volumes - 2 < min_dof:
+        raise TooFewDof(
+            f"{counted(n_volumes, 'volume')} leave at most {max(n_volumes - 2, 0)} degrees of "
+            f"freedom, {min_dof} are needed.",
+            do="FC of so short a scan is mostly chance. Leave the subject out, or lower --min-dof.",
+        )
 
 
 def _joined(
@@ -265,7 +280,8 @@ def _joined(
         raise TooManyEmptyROIs(
             f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}); {nan_voxels} NaN "
             "voxels inside ROIs.",
-            do="Check which part of the brain the scan covers, or allow more: --max-empty.",
+            do="Check which part of the brain the scan covers, and that it is in MNI space; or allow "
+            "more: --max-empty.",
         )
     if matrix is None:
         fc = roi_series.pearson_fc(series, atlas.roi_names)
@@ -313,6 +329,7 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """Read ROI series that another tool made, with its columns in the order of the atlas."""
     raw, names = roi_series.read_series(source.path, request.variable)
+    roi_series.refuse_matrix(raw)
     columns = roi_series.parse_columns(request.series_columns)
     warnings: tuple[str, ...] = ()
     n = raw.shape[1]
@@ -331,8 +348,9 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     selected = (raw[:, columns], names[columns])
     values = roi_series.match_atlas(selected, atlas)[request.drop :]
     roi_series.refuse_gaps(values, atlas.roi_names)
+    refuse_blank_volumes(values.T)
     report = {**LEFT, "VolumesKept": len(values)}
-    tr = request.tr or source.sidecar_tr
+    tr = in_seconds(request.tr or source.sidecar_tr)
     groups = roi_groups(atlas, range(atlas.n_rois))
     quality = RunQuality(atlas.roi_names, groups)
     return Run(source, values, tr, None, None, values.T, report, warnings, quality)
@@ -343,7 +361,7 @@ def _from_matrix(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     fc = roi_series.match_matrix(cifti.read_parcel_matrix(source.path), atlas)
     no_series = np.empty((0, atlas.n_rois))
     report = {**LEFT, "VolumesKept": None}
-    tr = request.tr or source.sidecar_tr
+    tr = in_seconds(request.tr or source.sidecar_tr)
     carpet = no_series.T
     return Run(source, no_series, tr, None, None, carpet, report, (), RunQuality(), fc)
 
@@ -351,6 +369,7 @@ def _from_matrix(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """Extract the signal of each parcel of a dense CIFTI series."""
     signals = cifti.parcel_means(source.path, atlas, request.min_coverage)
+    refuse_blank_volumes(signals.good.T, request.drop)
     header_tr = cifti.seconds_per_volume(source.path)
     tr = agreed_tr(header_tr, source.sidecar_tr, request.tr)
     steady = signals.good[request.drop :].T
@@ -365,7 +384,7 @@ def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
         quality = replace(quality, dvars=None)
     raw = signals.series[request.drop :]
     series, report, quality = _denoised(raw, source, request, tr, quality)
-    warnings = _denoising_warnings(source, request, signals.n_nan)
+    warnings = _denoising_warnings(source, request, signals.n_nan, raw, quality)
     notes = {"NaNVoxels": signals.n_nan, "VoxelsInROIs": signals.n_inside}
     report = {**notes, **report}
     carpet = steady[rows]
@@ -420,7 +439,9 @@ def _denoised(
     quality : RunQuality
         The measures, with the series before denoising, the volumes kept and the confounds.
     """
-    quality = replace(quality, traces=confound_traces(source, request.drop))
+    n_volumes = len(series) + request.drop
+    traces = confound_traces(source, n_volumes, request.drop)
+    quality = replace(quality, traces=traces)
     if (
         source.denoised
     ):  # tSNR and DVARS need the voxels' means as the scanner gave them
@@ -446,29 +467,40 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     quality = signals.quality
     raw = signals.series[request.drop :]
     series, report, quality = _denoised(raw, source, request, tr, quality)
-    warnings = _warnings(source, scan, request, signals.notes["NaNVoxels"])
+    warnings = (
+        *_space_warnings(source, scan),
+        *_denoising_warnings(source, request, signals.notes["NaNVoxels"], raw, quality),
+    )
     carpet = signals.carpet[:, request.drop :]
     report = {**signals.notes, **report}
     coverage = signals.coverage
     return Run(source, series, tr, coverage, None, carpet, report, warnings, quality)
 
 
-def _warnings(
-    source: Source, scan: ScanHeader, request: FCRequest, nan_voxels: int
-) -> tuple[str, ...]:
-    """Return the warnings of a 4D scan; `nan_voxels` counts voxels of ROIs that are NaN somewhere."""
-    warnings = []
+def _space_warnings(source: Source, scan: ScanHeader) -> tuple[str, ...]:
     if scan.scanner_space and source.tool == "nifti":
-        warnings.append(
-            "the header says scanner space: make sure the scan is in MNI space"
-        )
-    return (*warnings, *_denoising_warnings(source, request, nan_voxels))
+        return ("the header says scanner space: make sure the scan is in MNI space",)
+    return ()
 
 
 def _denoising_warnings(
-    source: Source, request: FCRequest, nan_voxels: int
+    source: Source,
+    request: FCRequest,
+    nan_voxels: int,
+    series: np.ndarray,
+    quality: RunQuality,
 ) -> tuple[str, ...]:
-    """Return warnings of voxels that were left out and of confounds that are missing."""
+    """Return warnings on voxels left out and on confounds that are missing or of another run.
+
+    Parameters
+    ----------
+    source : Source
+    request : FCRequest
+    nan_voxels : int
+    series : ndarray of shape (n_volumes, n_rois)
+        Series before denoising.
+    quality : RunQuality
+    """
     warnings = []
     if nan_voxels:
         warnings.append(f"{nan_voxels} NaN voxels inside ROIs left out")
@@ -476,6 +508,13 @@ def _denoising_warnings(
     if denoising.parameters and not (source.denoised or source.has_confounds):
         warnings.append(
             f"no confounds beside the scan: '{denoising.name}' removes none, only trend and band"
+        )
+    # ICA-AROMA's scans have lost the signal that is compared
+    foreign = None if request.aroma else foreign_confounds(series, quality.traces)
+    if foreign is not None:
+        warnings.append(
+            "are the confounds those of another run? The changes of their global signal hardly "
+            f"correlate with those of the scan (r = {foreign:.2f})"
         )
     return tuple(warnings)
 
@@ -537,15 +576,19 @@ def roi_means(
     """
     weights = weights_on(atlas, scan.grid)
     inside = np.diff(weights.indptr) > 0
+    _in_mni(atlas, int((weights.sum(axis=0) > 0).sum()), "the scan")
     if mask is not None:
         inside &= read_mask(mask, scan).ravel(order="F")
     flat = np.flatnonzero(inside)
     weights_inside = weights[flat]
-    _in_mni(atlas, int((weights_inside.sum(axis=0) > 0).sum()))
+    if mask is not None:
+        n_inside = int((weights_inside.sum(axis=0) > 0).sum())
+        _in_mni(atlas, n_inside, f"mask {mask.name}")
     tissues = tissues or {}
     wanted = np.concatenate([flat, *tissues.values()])
     signals, mean = read_voxels_and_mean(scan, wanted)
     voxels = signals[: len(flat)]
+    refuse_blank_volumes(voxels, drop)
     finite = np.isfinite(voxels).all(axis=1)
     changing = np.ptp(voxels[finite], axis=1) > 0
     good = np.flatnonzero(finite)[changing]
@@ -602,12 +645,12 @@ def _signals(weights: "csr_array", voxels: np.ndarray) -> np.ndarray:
     return np.linalg.lstsq(gram, sums, rcond=None)[0].T
 
 
-def _in_mni(atlas: Atlas, n_inside: int) -> None:
-    """Raise `DataError` if fewer than half of the ROIs, `n_inside`, lie inside the scan."""
+def _in_mni(atlas: Atlas, n_inside: int, place: str) -> None:
+    """Raise `DataError` if fewer than half of the ROIs lie inside a place: the scan, or its mask."""
     if n_inside >= atlas.n_rois / 2:
         return
     raise DataError(
-        f"wrong affine: only {n_inside} of {atlas.n_rois} ROIs lie inside the scan; it is not in "
+        f"wrong affine: only {n_inside} of {atlas.n_rois} ROIs lie inside {place}; it is not in "
         "MNI space.",
         do="Use the MNI-space output, or `fcforge preprocess` for a raw scan.",
     )

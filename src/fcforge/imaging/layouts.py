@@ -581,6 +581,14 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
     return DataError("no scan and no time series found.", where=root, do=hint)
 
 
+def other_spaces(root: Path, subject: str) -> list[str]:
+    """Return the spaces of a subject's scans if none of them is MNI space."""
+    scans = nifti_files(root / f"sub-{subject}", "**/*_bold")
+    spaces = {entities(path.name).get("space", "scanner") for path in scans}
+    in_mni = any(space.startswith("MNI") for space in spaces)
+    return [] if in_mni else sorted(spaces)
+
+
 def _surfaces(root: Path, request: FCRequest) -> DataError | None:
     """Return the error that explains what to do with dense CIFTI or GIFTI files; None for others."""
     dense = next(root.glob(f"**/*{cifti.DENSE}"), None)

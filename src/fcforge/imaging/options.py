@@ -186,8 +186,7 @@ class FCRequest(ImagingRequest):
         kinds = {run.kind for run in runs}
         names += ["min_coverage"] if "scan" in kinds else []
         names += ["series_columns", "variable"] if "series" in kinds else []
-        if not all(run.denoised for run in runs):
-            names.append("min_dof")
+        names += ["min_dof"] if kinds != {"matrix"} else []
         values = {name: getattr(self, name) for name in names}
         return {name.removeprefix("series_"): value for name, value in values.items()}
 

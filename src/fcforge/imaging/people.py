@@ -302,7 +302,7 @@ def by_reason(failed: Iterable[Sequence[str]]) -> list[str]:
     for subject, reason, *_ in failed:
         subjects_by_reason.setdefault(reason, []).append(subject)
     return [
-        f"{abbreviated(subjects)}: {reason}"
+        f"{abbreviated(dict.fromkeys(subjects))}: {reason}"
         for reason, subjects in subjects_by_reason.items()
     ]
 

@@ -27,6 +27,9 @@ TISSUE_PROBABILITY = 0.9
 TISSUE_ROWS = 150  # of each tissue in the carpet
 ROWS_AT_ONCE = 20_000
 NO_NETWORK = "ROIs"  # group of ROIs whose network is unknown
+# Spearman's r of changes of the global signal below which confounds are those of another run
+SAME_RUN = 0.3
+ENOUGH_TO_COMPARE = 50  # volumes
 # Confounds shown above the carpet, by fMRIPrep's columns, and their names on the page.
 TRACES = {
     "global_signal": "Global signal",
@@ -142,19 +145,26 @@ def percent_dvars(voxels: np.ndarray) -> np.ndarray:
     return np.r_[np.nan, 100 * np.sqrt(squares / count)]
 
 
-def confound_traces(source: Source, drop: int) -> dict[str, np.ndarray]:
+def confound_traces(source: Source, n_volumes: int, drop: int) -> dict[str, np.ndarray]:
     """Read the confounds that the page of an fMRIPrep run shows.
 
     Parameters
     ----------
     source : Source
+    n_volumes : int
+        Number of volumes of the scan, with those that are left out.
     drop : int
         Number of volumes at the start that are left out.
 
     Returns
     -------
-    dict of str to ndarray of shape (n_volumes,)
+    dict of str to ndarray of shape (n_volumes - drop,)
         By their names on the page; empty for runs of other tools.
+
+    Raises
+    ------
+    DataError
+        If the table has another number of rows than the scan has volumes.
     """
     if not source.has_confounds or source.motion is None:
         return {}
@@ -162,12 +172,51 @@ def confound_traces(source: Source, drop: int) -> dict[str, np.ndarray]:
         values, names = read_matrix_file(source.motion)
     except DataError:  # denoising reports it where it needs the table
         return {}
+    if len(values) != n_volumes:
+        raise DataError(
+            f"the scan has {n_volumes} volumes, and {source.motion.name} has {len(values)} rows.",
+            do="Is it the table of another run?",
+        )
     traces = {
         label: values[drop:, names.index(name)]
         for name, label in TRACES.items()
         if name in names
     }
     return {name: trace for name, trace in traces.items() if np.isfinite(trace).any()}
+
+
+def foreign_confounds(
+    series: np.ndarray, traces: Mapping[str, np.ndarray]
+) -> float | None:
+    """Return how little the confounds resemble the scan; None where they do, or nothing is known.
+
+    fMRIPrep's global signal and the mean over ROIs are nearly one series. Their changes from volume
+    to volume are compared by ranks, because drifts of two scans can be alike by chance.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_volumes, n_rois)
+        Series before denoising.
+    traces : mapping
+        Of `confound_traces`.
+
+    Returns
+    -------
+    float or None
+        Spearman's correlation of the changes, if it is below `SAME_RUN`.
+    """
+    from scipy.stats import spearmanr
+
+    known = np.isfinite(series).all(axis=0)
+    whole = traces.get(TRACES["global_signal"])
+    if whole is None or not known.any() or len(whole) < ENOUGH_TO_COMPARE:
+        return None
+    changes = np.diff(series[:, known].mean(axis=1)), np.diff(whole)
+    finite = np.isfinite(changes).all(axis=0)
+    if any(np.ptp(change[finite]) == 0 for change in changes):
+        return None
+    r = float(spearmanr(*(change[finite] for change in changes)).statistic)
+    return r if r < SAME_RUN else None
 
 
 def tissue_voxels(

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.core.errors import DataError
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.imaging.matrix_files import MemoryBudget
 
 Grid = tuple[tuple[int, ...], bytes]  # shape, and affine as bytes: can be a cache key
 VOLUMES_AT_ONCE = 16
 TR_TOLERANCE_S = 0.005  # largest difference of two equal TRs
+TR_LIMITS_S = (0.01, 30.0)  # outside: another unit, mostly milliseconds
 
 
 class ScanHeader(NamedTuple):
@@ -112,16 +114,57 @@ def agreed_tr(
     Raises
     ------
     DataError
-        If header and sidecar differ and the user gave none.
+        If header and sidecar differ and the user gave none, or the TR is in another unit.
     """
     if override is not None:
-        return override
+        return in_seconds(override)
     if sidecar_tr and header_tr and abs(sidecar_tr - header_tr) > TR_TOLERANCE_S:
         raise DataError(
             f"mixed TRs: the header says {header_tr:g} s, the sidecar {sidecar_tr:g} s.",
             do="Correct the file, or pass the true one: --tr SECONDS.",
         )
-    return sidecar_tr or header_tr
+    return in_seconds(sidecar_tr or header_tr)
+
+
+def in_seconds(tr: float | None) -> float | None:
+    """Return a repetition time in seconds as it is, if a scan can have it.
+
+    Raises
+    ------
+    DataError
+        Outside `TR_LIMITS_S`.
+    """
+    shortest, longest = TR_LIMITS_S
+    if tr is None or shortest <= tr <= longest:
+        return tr
+    raise DataError(
+        f"no scan has a repetition time of {tr:g} s; is it in milliseconds?",
+        do="Correct the file, or pass the true one: --tr SECONDS.",
+    )
+
+
+def refuse_blank_volumes(signals: np.ndarray, first: int = 0) -> None:
+    """Raise `DataError` for volumes that are 0 or NaN everywhere; they would correlate all ROIs.
+
+    Parameters
+    ----------
+    signals : ndarray of shape (n, n_volumes)
+        Voxels or ROIs. Signals that are blank in every volume are left to other checks.
+    first : int
+        Volumes before this one are dropped anyway.
+    """
+    blank = np.empty(signals.shape[1], dtype=bool)
+    for start in range(0, len(blank), VOLUMES_AT_ONCE):
+        block = signals[:, start : start + VOLUMES_AT_ONCE]
+        alive = np.isfinite(block) & (block != 0)
+        blank[start : start + VOLUMES_AT_ONCE] = ~alive.any(axis=0)
+    numbers = np.flatnonzero(blank[first:]) + first + 1
+    if len(numbers) and not blank.all():
+        raise DataError(
+            f"no signal in {counted(len(numbers), 'volume')} of {len(blank)} "
+            f"({abbreviated(map(str, numbers))}): 0 or NaN everywhere.",
+            do="Leave such volumes out of the file; those at the start: --drop NUMBER.",
+        )
 
 
 def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
@@ -226,7 +269,7 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
     Raises
     ------
     DataError
-        If the mask lies on another grid.
+        If the mask lies on another grid, or is empty.
     """
     labels, affine = read_labels(path)
     if labels.shape != scan.shape[:3] or not np.allclose(
@@ -235,6 +278,10 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
         grids = f"({labels.shape} and {scan.shape[:3]})"
         message = f"mask {path.name} and scan are on different grids {grids}."
         raise DataError(f"wrong affine: {message}")
+    if not labels.any():
+        raise DataError(
+            f"mask {path.name} is empty.", do="Make it again, or remove it."
+        )
     return labels > 0
 
 

@@ -275,6 +275,16 @@ def empty_rois(series: np.ndarray) -> np.ndarray:
     return ~finite | (spread <= 1e-10 * np.maximum(scale, 1e-300))
 
 
+def refuse_matrix(values: np.ndarray) -> None:
+    """Raise `DataError` for a symmetric matrix: it holds FC, and FC of FC means nothing."""
+    square = values.ndim == 2 and len(values) == values.shape[1] > 2
+    if square and np.allclose(values, values.T, rtol=1e-6, equal_nan=True):
+        raise DataError(
+            f"is a symmetric matrix of {len(values)} rows, no time series.",
+            do="FC that is made already is read by `fcforge check` and `fcforge run` as it is.",
+        )
+
+
 def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
     """Raise `DataError` for ROIs that are NaN or infinite in some volumes but not in all.
 
