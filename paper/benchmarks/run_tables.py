@@ -69,6 +69,7 @@ PORTIONS: Mapping[str, Sequence[str]] = tomllib.loads(
 )["portions"]
 TABLES = tuple(name for names in PORTIONS.values() for name in names)
 UNFINISHED = 3  # exit status of a process whose time was over
+GRACE = 40.0  # seconds after the limit in which a process may finish its node
 FITTED = (
     "fcm_vae",
     "brainnetgan",
@@ -224,8 +225,10 @@ def run_in_turn(args: argparse.Namespace) -> bool:
 def run_side_by_side(args: argparse.Namespace) -> bool:
     """Run every share in a process of its own; return False if one did not finish.
 
-    A share starts once nothing that runs does the same work (`may_start`). A process that fails
-    leaves its table unfinished and the others alone.
+    A share starts once nothing that runs does the same work (`may_start`). A share that fails is
+    started once more, because a card can be busy for a moment; if it fails again, its table stays
+    unfinished and the others go on. Processes that still run `GRACE` seconds after the limit are
+    killed, so that there is time to pack; a killed node is trained again by the next command.
     """
     fork = multiprocessing.get_context("forkserver")
     tables = iter(asked_tables(args))
@@ -233,6 +236,7 @@ def run_side_by_side(args: argparse.Namespace) -> bool:
     running: dict[int, tuple[Any, Share]] = {}
     unfinished: dict[str, int] = {}
     fitted: set[str] = set()
+    failed: set[str] = set()
     in_time = True
     while True:
         while (
@@ -257,7 +261,12 @@ def run_side_by_side(args: argparse.Namespace) -> bool:
                 break
         if not running:
             return in_time and not waiting and next(tables, None) is None
-        for sentinel in wait(list(running)):
+        left = args.limit + GRACE - (time.monotonic() - args.started)
+        ended = wait(list(running), None if math.isinf(left) else max(left, 0.0))
+        if not ended:
+            kill([process for process, _ in running.values()])
+            return False
+        for sentinel in ended:
             process, share = running.pop(sentinel)
             process.join()
             if process.exitcode == 0:
@@ -265,10 +274,23 @@ def run_side_by_side(args: argparse.Namespace) -> bool:
                 unfinished[share.table] -= 1
                 if not unfinished[share.table]:
                     finish(share.table, args)
+            elif process.exitcode == UNFINISHED:
+                in_time = False
+            elif share.title not in failed:
+                failed.add(share.title)
+                waiting.append(share)
+                print(f"failed, starts again: {share.title}", flush=True)
             else:
                 in_time = False
-                if process.exitcode != UNFINISHED:
-                    print(f"FAILED with {process.exitcode}: {share.title}", flush=True)
+                print(f"FAILED with {process.exitcode}: {share.title}", flush=True)
+
+
+def kill(processes: Sequence[Any]) -> None:
+    """Kill processes and wait until they are gone."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
 
 
 def may_start(share: Share, running: Sequence[Share], fitted: Collection[str]) -> bool:

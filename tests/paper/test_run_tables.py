@@ -65,6 +65,22 @@ def options(plan: Path, processes: int) -> Namespace:
     return Namespace(folder=plan, **there, **how)
 
 
+def test_processes_that_outlast_the_limit_are_killed_and_what_there_is_is_packed(
+    tmp_path, capfd, monkeypatch
+):
+    tables = {"main_gcn_529": small("main_gcn_529", ("Fine-tuning", "ER"))}
+    args = options(written(tmp_path / "plan", tables), processes=2)
+    monkeypatch.setattr(script, "GRACE", 0.2 - args.limit)  # killed after 0.2 s
+    script.run(args)
+    out = capfd.readouterr().out
+    assert "not everything is finished; the same command continues" in out
+    assert "main_gcn_529 is finished" not in out
+    assert (args.out / "pools.json").is_file()
+    monkeypatch.undo()
+    script.run(args)
+    assert "main_gcn_529 is finished" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_run_and_read_end_to_end(processes, tmp_path, capfd):
     """Two tables of one dataset share their nodes; packed and unpacked they read the same."""
