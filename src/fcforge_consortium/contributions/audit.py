@@ -1,9 +1,12 @@
 """Attacks on a contribution: how well its numbers reveal who is in it.
 
-A quarter of a site's people is the attacker's reference. Random halves of the others each make a
-contribution with noise of its own, so that its members are known. Every attack of
-`fcforge.evaluation.privacy.attacks` on sums is tried on all of these contributions. A half hides its
-people less than the whole site does, so the audit overestimates the leakage of the contribution.
+The audit makes contributions whose members are known. A quarter of a site's people is the *reference*:
+people whom the attacker knows, and who are in no contribution. Random halves of the others each make a
+contribution with noise of its own. Every attack of `fcforge.evaluation.privacy.attacks` on sums is tried
+on all of these contributions. A half hides its people less than the whole site does, so the audit
+overestimates the leakage of the site's real contribution.
+
+Shapes: H contributions of halves, n people outside the reference, m numbers of a contribution.
 """
 
 from dataclasses import asdict, replace
@@ -34,17 +37,17 @@ from fcforge_consortium.ledger.people import people_in
 from fcforge_consortium.privacy import noise
 from fcforge_consortium.records.kinds import Charged, Contribution
 
-SHADOWED = (SAMPLE, "class mean", "loss against public head")  # seen by shadow models
+# attacks that also train on contributions of other halves (shadow models)
+SHADOWED = (SAMPLE, "class mean", "loss against public head")
 PLAN = AuditPlan(worlds=100, n_draws=100)
-FEW = (
-    8  # halves for the reference that leaks everything: it is slow and always detected
-)
+# halves for the comparison that publishes every vector: it is slow and always detected
+FEW = 8
 MIN_PEOPLE = 32
-UNLIKELY = 1e-9
+UNLIKELY = 1e-9  # p value below which noise does not explain a difference
 
 
 class Trial:
-    """Contributions of random halves of a site's people, and the attacker's reference.
+    """Contributions of random halves of a site's people, to be attacked.
 
     A quarter of the people is the reference; the halves are drawn from the others.
 
@@ -54,13 +57,17 @@ class Trial:
     features : ndarray of shape (n, p)
         Features of all people, confounds removed.
     y : ndarray of shape (n,)
+        Their diagnoses.
     plan : AuditPlan
+        Number of contributions, size of the reference and seed.
 
     Attributes
     ----------
-    rows, others : ndarray of shape (n, d + 2)
-        Numbers that each person outside and inside the reference adds to a contribution, in units.
-    inside : ndarray of shape (K, n), bool
+    rows : ndarray of shape (n, m)
+        Vector that each person outside the reference adds to a contribution, in units of the grid.
+    others : ndarray of shape (., m)
+        The same of the people in the reference.
+    inside : ndarray of shape (H, n), bool
         Members of each contribution. They are drawn regardless of diagnosis: halves with equal
         shares of patients would hide the leakage of diagnoses.
     """
@@ -94,49 +101,65 @@ class Trial:
         self.inside = place < n // 2
 
     def attacked(self, totals: np.ndarray, noise: float = 0.0) -> list[Evidence]:
-        """Return the evidence of every attack on every contribution.
+        """Run every attack on every contribution.
 
         The attacker knows the number of people in a contribution, so the count is left out.
 
         Parameters
         ----------
-        totals : ndarray of shape (K, d + 2)
-            Numbers of the contributions, in units.
+        totals : ndarray of shape (H, m)
+            The contributions, in units of the grid.
         noise : float
-            Standard deviation of the noise on each number.
+            Standard deviation of the noise on each number, in units.
+
+        Returns
+        -------
+        list of Evidence
+            For each contribution, the score of every person by every attack.
         """
         members = self.inside.sum(1)
         sums, rows, ref = attacks.within_span(
             totals[:, :-1], self.rows[:, :-1], self.others[:, :-1]
         )
         step = vector.solve(self.start, totals, noise**2)
-        given = (sums, members, rows)
+        seen = (sums, members, rows)  # arguments of all attacks on sums
         scores = {
-            SAMPLE: attacks.sample_known(*given, ref, noise),
-            KNOWN: attacks.site_known(*given, noise),
-            "class mean": attacks.sum_shift(*given, self.y, ref, self.others_y),
+            SAMPLE: attacks.sample_known(*seen, ref, noise),
+            KNOWN: attacks.site_known(*seen, noise),
+            "class mean": attacks.sum_shift(*seen, self.y, ref, self.others_y),
             "loss against public head": attacks.loss_drop(
                 self.residual, self.coordinates, step
             ),
         }
-        each = zip(*scores.values(), strict=True)
-        return [Evidence(dict(zip(scores, values, strict=True))) for values in each]
+        by_contribution = zip(*scores.values(), strict=True)
+        return [
+            Evidence(dict(zip(scores, values, strict=True)))
+            for values in by_contribution
+        ]
 
     def references(self) -> dict[str, list[Evidence]]:
-        """Return evidence for two references: all rows in the open, and sums without members."""
-        copied = []
+        """Run the attacks on two extremes, between which a contribution must lie.
+
+        One publishes the vector of every member, the other the sum over people of the reference, who are
+        no members.
+
+        Returns
+        -------
+        dict of str to list of Evidence
+        """
+        open_vectors = []
         for members in self.inside[:FEW]:
-            near = attacks.distance_ratio(self.rows, self.rows[members], self.others)
-            copied.append(Evidence({"distance ratio": near}))
+            ratio = attacks.distance_ratio(self.rows, self.rows[members], self.others)
+            open_vectors.append(Evidence({"distance ratio": ratio}))
         rng = numpy_rng(self.seed, "audit strangers")
         strangers = []
         for size in self.inside.sum(1):
             drawn = rng.integers(len(self.others), size=size)
             strangers.append(self.others[drawn].sum(0))
-        return {BOOTSTRAP: copied, UNTRAINED: self.attacked(np.stack(strangers))}
+        return {BOOTSTRAP: open_vectors, UNTRAINED: self.attacked(np.stack(strangers))}
 
     def released(self, epsilon: float | None, delta: float) -> list[Evidence]:
-        """Return the evidence of attacks on the halves' contributions at a budget.
+        """Run the attacks on the contributions of the halves, with the noise of a budget.
 
         Parameters
         ----------
@@ -166,16 +189,17 @@ def audit_people(
     features : ndarray of shape (n, p)
         Confounds removed.
     y : ndarray of shape (n,)
+        Diagnoses.
     epsilon : float or None
-        None for exact sums.
+        Budget of the contributions; None for exact sums.
     delta : float
     plan : AuditPlan
 
     Returns
     -------
     AuditResult
-        Rows of the references first: the vectors of all members in the open ("bootstrap") and a sum
-        over strangers ("untrained"). Rows of the contribution follow.
+        First the rows of two comparisons: all vectors published ("bootstrap"), and a sum over people
+        who are no members ("untrained"). Rows of the contribution follow.
     """
     trial = Trial(start, features, y, plan)
     name = "contribution without noise"
@@ -183,9 +207,9 @@ def audit_people(
         name = f"contribution at epsilon {epsilon:g}"
     evidence = trial.references() | {name: trial.released(epsilon, delta)}
     rows: list[AuditRow] = []
-    for title, attacked in evidence.items():
-        member = np.where(trial.inside[: len(attacked)], MEMBER, OUTSIDER)
-        rows += summarise(title, attacked, member, plan, SHADOWED)
+    for title, by_half in evidence.items():
+        member = np.where(trial.inside[: len(by_half)], MEMBER, OUTSIDER)
+        rows += summarise(title, by_half, member, plan, SHADOWED)
     about = {
         "people": len(trial.y),
         "trained_on": len(trial.y) // 2,
@@ -239,12 +263,20 @@ def audit_contribution(model: ContributionModel, target: AuditTarget) -> AuditRe
 def contributed_people(
     model: ContributionModel, target: AuditTarget
 ) -> tuple[Charged, np.ndarray, np.ndarray]:
-    """Return a site's last record, and features (n, p) and diagnoses of its people in its order.
+    """Return a site's last contribution or notice, with the people behind it.
 
     Parameters
     ----------
     model : ContributionModel
     target : AuditTarget
+
+    Returns
+    -------
+    record : Contribution or Notice
+    features : ndarray of shape (n, p)
+        Features of its people, in the order of the ledger entry.
+    y : ndarray of shape (n,)
+        Their diagnoses.
     """
     last = {record.site: record for record in model.exchange.of(Charged)}
     require_given(tuple(last), target.site)
@@ -273,13 +305,13 @@ def require_numbers(
     """
     from scipy.stats import chi2  # slow to import
 
-    apart = model.read_numbers(record) - rows.sum(0, dtype=np.float64)
+    difference = model.read_numbers(record) - rows.sum(0, dtype=np.float64)
     variance = float(Fraction(record.variance))
     if variance:
-        far = float((apart**2).sum()) / variance
-        fits = chi2.sf(far, len(apart)) > UNLIKELY
+        statistic = float((difference**2).sum()) / variance
+        fits = chi2.sf(statistic, len(difference)) > UNLIKELY
     else:  # another machine may cut a number to the next unit
-        fits = bool(np.abs(apart).max() <= 2 * len(rows))
+        fits = bool(np.abs(difference).max() <= 2 * len(rows))
     if not fits:
         raise DataError(
             f"the numbers of the {record.title} are not the sum over these people.",

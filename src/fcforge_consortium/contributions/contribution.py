@@ -1,4 +1,10 @@
-"""What a hospital adds: a published contribution, or shares of it for the aggregators of a round."""
+"""One hospital's contribution: published alone with noise, or as shares for the aggregators of a round.
+
+The hospital's people become a vector of whole numbers (`base_model.vectors`). Before it leaves, the people
+are compared with the public people, with the base model and with the hospital's ledger, and the budget is
+charged: an *entry* of the ledger lists the people behind the record and what it spends of each of them.
+Nothing in this module writes a file.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -32,11 +38,17 @@ if TYPE_CHECKING:
 
 
 def asked_budget(request: "ContributeRequest") -> tuple[float | None, float]:
-    """Return epsilon (None for exact sums) and delta of a requested contribution.
+    """Return the budget of a requested contribution, with defaults filled in.
 
     Parameters
     ----------
     request : ContributeRequest
+
+    Returns
+    -------
+    epsilon : float or None
+        None for exact sums.
+    delta : float
 
     Raises
     ------
@@ -62,14 +74,14 @@ def learn(
     key: Signer,
     tick: Any = None,
 ) -> StepResult:
-    """Return the records and files of a site's contribution; nothing is written.
+    """Return the records, files and ledger entry of a site's contribution; nothing is written.
 
     Parameters
     ----------
     model : ContributionModel
         Model before the contribution.
     people : Cohort
-        People of the site, with targets.
+        People of the site, with diagnoses.
     ledger : Ledger
         The hospital's ledger, which bounds the budget.
     request : ContributeRequest
@@ -108,16 +120,24 @@ def _charged(
     request: "ContributeRequest",
     budget: tuple[float | None, float],
 ) -> tuple[LedgerEntry, Spent]:
-    """Return the ledger entry of these people, and the largest budget one of them will have spent.
+    """Return the ledger entry of a contribution, and the budget that the ledger will have spent in all.
 
     Parameters
     ----------
     model : ContributionModel
     people : Cohort
     ledger : Ledger
+        The hospital's ledger before the contribution.
     request : ContributeRequest
     budget : (epsilon or None, delta)
         Budget of this contribution.
+
+    Raises
+    ------
+    DataError
+        If there are too few or too many people, or one person has two scans.
+    ConfigError
+        If people were contributed before, the ledger lacks an entry, or the budget is spent.
     """
     policy = model.exchange.root.policy
     policy.require_people(len(people), model.exchange.root.most_people)
@@ -155,7 +175,7 @@ def _outgoing(
     spent: Spent,
     key: Signer,
 ) -> tuple[Charged, dict[str, bytes], dict[str, bytes]]:
-    """Return a contribution's record, its payloads by hash, and its shares by aggregator.
+    """Return the record, arrays and shares with which a contribution leaves the hospital.
 
     A contribution that is published alone gets secret noise here. In a round only shares leave,
     and each aggregator adds noise to their sum.
@@ -166,9 +186,18 @@ def _outgoing(
     numbers : ndarray of shape (m,), int64
         Exact sum over the site's people, in units of the grid.
     entry : LedgerEntry
+        The people and the budget of the contribution.
     spent : Spent
-        Largest budget that one of the people will have spent.
+        Budget that the ledger will have spent in all.
     key : private key or None
+
+    Returns
+    -------
+    record : Contribution or Notice
+    payloads : dict of str to bytes
+        Arrays of the record by SHA-256.
+    files : dict of str to bytes
+        Share file by aggregator; empty for a contribution that is published alone.
     """
     if entry.round:
         notice, files = rounds.give(model.exchange, entry, numbers, spent, key)
@@ -177,30 +206,42 @@ def _outgoing(
     if sigma:
         numbers = numbers + discrete_gaussian(sigma, len(numbers))
     data = save_arrays({rounds.NUMBERS: numbers})
-    place = (entry.site, entry.number, (model.exchange.root.id,), key)
-    release = records.make(
+    contribution = records.make(
         Contribution,
-        *place,
+        entry.site,
+        entry.number,
+        (model.exchange.root.id,),
+        key,
         payload=sha256(data),
         grid=model.grid,
         variance=str(sigma**2),
         **entry.budget_fields(spent),
     )
-    return release, {release.payload: data}, {}
+    return contribution, {contribution.payload: data}, {}
 
 
-# -- who the people are ----------------------------------------------------------------------------
+# -- checks of the people --------------------------------------------------------------------------
 def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
-    """Return the features (n, p) of people who fit the base model; raise `DataError` otherwise.
+    """Return the features of a hospital's people, after checking that they fit the base model.
 
     Parameters
     ----------
     model : ContributionModel
     people : Cohort
-        People of one hospital, none of them among the public ones.
+        People of one hospital.
+
+    Returns
+    -------
+    ndarray of shape (n, p)
+        Confounds removed.
+
+    Raises
+    ------
+    DataError
+        If scans or covariates cannot be used, or somebody is among the public people.
     """
-    every = people.target.kind != "more classes"  # else a hospital may lack one
-    require_valid(people, n_rois=model.n_rois, to_split=every)
+    needs_all_classes = people.target.kind != "more classes"
+    require_valid(people, n_rois=model.n_rois, to_split=needs_all_classes)
     with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
         ids = people.subject_id.tolist()
         model.start.require_covariates(people.covariates, ids)
@@ -261,24 +302,25 @@ def _shown(exchange: "Exchange", site: str) -> Iterator[tuple[str, str]]:
 
 
 def require_new(model: "ContributionModel", who: People, ledger: Ledger) -> None:
-    """Raise `ConfigError` if people were contributed to this base model before.
+    """Raise `ConfigError` if people are, or may come to be, in the model already.
 
-    They would count twice. Left out are contributions that the hospital has withdrawn, and rounds that
-    can no longer count these people: those that are void, and those that were closed without them. An
-    open round can still be published, so that it counts.
+    They would count twice. Entries whose contribution was withdrawn do not matter, nor do those of a
+    round that is void or was closed without this hospital. A round that is still open may be published,
+    so that its entry does matter.
 
     Parameters
     ----------
     model : ContributionModel
-    who : People
+    who : tuple of Person
+        The people to contribute.
     ledger : Ledger
     """
-    waiting = [entry for entry in ledger.entries if _may_count(model, entry)]
-    twice = int(ledger.holds(who, {entry.commitment for entry in waiting}).sum())
+    counting = [entry for entry in ledger.entries if _may_count(model, entry)]
+    twice = int(ledger.holds(who, {entry.commitment for entry in counting}).sum())
     if not twice:
         return
-    named = sorted({f"'{entry.round}'" for entry in waiting if entry.round})
-    rounds_named = f" (rounds: {', '.join(named)})" if named else ""
+    names = sorted({f"'{entry.round}'" for entry in counting if entry.round})
+    rounds_named = f" (rounds: {', '.join(names)})" if names else ""
     raise ConfigError(
         f"{twice} of these {len(who)} people were contributed before to this base model, by id "
         f"or by scan{rounds_named}.",
@@ -290,7 +332,7 @@ def require_new(model: "ContributionModel", who: People, ledger: Ledger) -> None
 
 
 def _may_count(model: "ContributionModel", entry: LedgerEntry) -> bool:
-    """Return whether an entry is part of the model, or may become part of it.
+    """Return whether the contribution of a ledger entry is in the model, or may come to be.
 
     Parameters
     ----------
@@ -316,30 +358,39 @@ def _may_count(model: "ContributionModel", entry: LedgerEntry) -> bool:
 
 
 def counted_commitments(model: "ContributionModel") -> set[str]:
-    """Return the commitments of contributions that are part of the model."""
-    summed = {
-        m.commitment for each in model.rounds if each.published for m in each.members
+    """Return the commitments of all contributions that are in the model, alone or in a round."""
+    in_rounds = {
+        member.commitment
+        for each in model.rounds
+        if each.published
+        for member in each.members
     }
     alone = {record.commitment for record in model.exchange.of(Contribution)}
-    return alone | summed
+    return alone | in_rounds
 
 
-# -- a hospital's threshold -----------------------------------------------------------------------------
+# -- a hospital's threshold ------------------------------------------------------------------------
 def own_threshold(
     model: "ContributionModel", people: Cohort, site: str, ledger: Ledger
 ) -> Threshold:
     """Fit a hospital's own threshold on its people.
 
-    Each person's log odds come from the model without that person's contributions. The ledger lists
-    how often each person is in a contribution; clipping and noise are not undone.
+    Each person's log odds come from the model without that person's contributions, so that nobody is
+    tested on the own scan. The ledger tells how often each person is in a contribution. What a person
+    added to each is computed again; the noise stays.
 
     Parameters
     ----------
     model : ContributionModel
     people : Cohort
+        People of the hospital, with diagnoses.
     site : str
     ledger : Ledger
         The ledger of this site; another site's does not list these people.
+
+    Returns
+    -------
+    Threshold
 
     Raises
     ------
@@ -361,8 +412,8 @@ def own_threshold(
     for entry in ledger.entries:
         if entry.commitment in counted:
             times[same_people(who, entry.people)] += 1
-    local = times * vector.contribution_rows(model.start.space, x, people.y)
-    intercept, slope = fit_line(model.odds_without(x, local), people.y)
+    added = times * vector.contribution_rows(model.start.space, x, people.y)
+    intercept, slope = fit_line(model.odds_without(x, added), people.y)
     return Threshold(
         intercept=round(intercept, 6),
         slope=round(slope, 6),

@@ -1,7 +1,12 @@
 """The model that contributions and the sums of rounds make of a base model.
 
-The model is a function of the set of records alone and is never stored, so it cannot be forged.
-Sums of whole numbers are exact: any order of hospitals and any tree of merges give the same model.
+A *contribution* is a vector of m whole numbers, the sum over a hospital's people (`base_model.vectors`).
+A *round* gives the sum of several hospitals at once. Either is a *summand* of the model: the base model
+takes one step that follows from the sum of all summands. The numbers are in *units* of a grid, so that
+sums are exact: any order of hospitals and any tree of merges give the same model. The model is computed
+from the records whenever a file is opened and is never stored, so that it cannot be forged.
+
+Shapes: n people, R ROIs, p features of a scan, d coordinates, m numbers of a contribution.
 """
 
 import math
@@ -51,8 +56,9 @@ class Summand(NamedTuple):
     Attributes
     ----------
     name : str
-        The hospital, or the round.
+        The hospital, or "round NAME".
     sites : tuple of str
+        Hospitals whose people are in it.
     numbers : ndarray of shape (m,), int64
         In units of the grid.
     variance : Fraction
@@ -66,23 +72,33 @@ class Summand(NamedTuple):
 
 
 class Total(NamedTuple):
-    """Sum of contributions: exact whole numbers (m,) of Python, variance of the noise, count."""
+    """Sum of several summands.
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (m,), of Python integers
+        Exact sum, in units of the grid.
+    variance : Fraction
+        Variance of all noise on each number, in squared units.
+    contributions : int
+        Number of summands.
+    """
 
     numbers: np.ndarray
     variance: Fraction
     contributions: int
 
     @classmethod
-    def of(cls, given: Sequence[Summand], size: int) -> Self:
-        """Add contributions of `size` numbers each."""
+    def of(cls, summands: Sequence[Summand], size: int) -> Self:
+        """Add summands of `size` numbers each."""
         numbers = np.zeros(size, dtype=object)
-        for summand in given:
+        for summand in summands:
             numbers = numbers + summand.numbers
-        variance = sum((summand.variance for summand in given), Fraction())
-        return cls(numbers, variance, len(given))
+        variance = sum((summand.variance for summand in summands), Fraction())
+        return cls(numbers, variance, len(summands))
 
     def without(self, part: "Total") -> "Total":
-        """Return the sum without a part of it."""
+        """Return the sum without some of its summands, given as their sum."""
         return Total(
             self.numbers - part.numbers,
             self.variance - part.variance,
@@ -103,80 +119,80 @@ class ContributionModel(Model):
         self.exchange = exchange
         self.target = exchange.root.policy.target
 
-    # -- base model and sites --------------------------------------------------------------------------------
+    # -- base model and sites ----------------------------------------------------------------------
     @cached_property
     def start(self) -> PublicBaseModel:
-        """The base model, its claims checked."""
+        """Return the base model, after checking that its statements are consistent."""
         return public_start.read_base_model(self.exchange)
 
     @property
     def n_rois(self) -> int:
-        """Number of ROIs of every scan."""
+        """Return the number of ROIs of every scan."""
         return self.exchange.root.n_rois
 
     @property
     def roi_names(self) -> tuple[str, ...]:
-        """Names of the ROIs; empty where unknown."""
+        """Return the names of the ROIs; empty if they are unknown."""
         return self.exchange.root.roi_names
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Covariates that every scan must have."""
+        """Return the covariates that every scan must have: the base model removes their effects."""
         return self.exchange.root.removes
 
     @cached_property
     def temperature(self) -> float:
-        """Divisor of scores that makes them log odds; 1 for a number."""
+        """Return the divisor of scores that makes them log odds; 1 for a number."""
         if not self.target.classes:
             return 1.0
         return vector.temperature(self.start.space, self.head)
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Hospitals that contributed, or the public sites if none did."""
+        """Return the hospitals that contributed, or the public sites if none did."""
         return self.hospitals or tuple(self.exchange.root.sites)
 
     @property
     def hospitals(self) -> tuple[str, ...]:
-        """Hospitals that contributed."""
-        return tuple(sorted({site for given in self.given for site in given.sites}))
+        """Return the hospitals whose people are in the model."""
+        sites = {site for summand in self.given for site in summand.sites}
+        return tuple(sorted(sites))
 
     # -- contributions ----------------------------------------------------------------------------
     @cached_property
     def given(self) -> tuple[Summand, ...]:
-        """Contributions and sums of rounds, every number read from the file."""
+        """Return the summands of the model: contributions published alone, then published rounds."""
         summands = []
         for record in self.exchange.of(Contribution):
             numbers = self.read_numbers(record)
             variance = Fraction(record.variance)
             summands.append(Summand(record.site, (record.site,), numbers, variance))
-        for closed in [each for each in self.rounds if each.published]:
-            words = [self.read_numbers(half) for half in closed.aggregate_shares]
+        for published in [each for each in self.rounds if each.published]:
+            shares = published.aggregate_shares
+            words = [self.read_numbers(share) for share in shares]
             numbers = rounds.signed_numbers(rounds.added(words))
-            variance = sum(
-                (Fraction(h.variance) for h in closed.aggregate_shares), Fraction()
-            )
-            name = f"round {closed.name}"
-            summands.append(Summand(name, closed.hospitals, numbers, variance))
+            variance = sum((Fraction(share.variance) for share in shares), Fraction())
+            name = f"round {published.name}"
+            summands.append(Summand(name, published.hospitals, numbers, variance))
         return tuple(summands)
 
     @cached_property
     def rounds(self) -> tuple[rounds.Round, ...]:
-        """Rounds that at least one aggregator has closed."""
+        """Return the rounds that at least one aggregator has closed."""
         return rounds.rounds_of(self.exchange)
 
     @property
     def size(self) -> int:
-        """Length of a contribution."""
+        """Return the length m of a contribution."""
         return self.start.space.n_numbers
 
     @property
     def grid(self) -> float:
-        """Value of one unit: about a millionth of the clip."""
+        """Return the real value of one unit: about a millionth of the largest norm of a person's vector."""
         return self.start.space.grid
 
     def spent(self, record: Charged) -> tuple[float, float]:
-        """Return the largest epsilon and delta that one person behind a record has spent."""
+        """Return the epsilon and delta that its hospital's ledger has spent, this record included."""
         return record.spent_epsilon, record.spent_delta
 
     def read_numbers(self, record: NoisyVector) -> np.ndarray:
@@ -198,36 +214,47 @@ class ContributionModel(Model):
         return arrays[NUMBERS]
 
     def head_count(self, given: Summand) -> tuple[float, float]:
-        """Return the noisy number of people in a summand, and its standard deviation."""
-        uncertain = math.sqrt(given.variance) / vector.COUNT
-        return int(given.numbers[-1]) / vector.COUNT, uncertain
+        """Return the noisy number of people in a summand, and the standard deviation of that noise."""
+        deviation = math.sqrt(given.variance) / vector.COUNT
+        return int(given.numbers[-1]) / vector.COUNT, deviation
 
-    # -- the linear model ----------------------------------------------------------------------------------
+    # -- the linear model --------------------------------------------------------------------------
     @cached_property
     def total(self) -> Total:
-        """Sum of all contributions and rounds."""
+        """Return the sum of all summands."""
         return Total.of(self.given, self.size)
 
-    def beta(self, local: Any = 0) -> np.ndarray:
-        """Return the step from the base model.
+    def beta(self, left_out: Any = 0) -> np.ndarray:
+        """Return the step from the base model that the sum of all summands gives.
 
         Parameters
         ----------
-        local : ndarray of shape (n, m), or 0
-            Numbers to leave out of the sum, one row per step to return.
+        left_out : ndarray of shape (n, m), or 0
+            Numbers to leave out of the sum, one row for each of n steps to return.
+
+        Returns
+        -------
+        ndarray of shape (d + 1,) or (n, d + 1)
+            With a further axis before the last for targets of several columns (`vectors.solve`).
         """
         total = self.total
-        sums = total.numbers.astype(np.float64) - local
+        sums = total.numbers.astype(np.float64) - left_out
         return self._step(sums, total.variance, total.contributions)
 
     def beta_without(self, name: str) -> np.ndarray:
-        """Return the step from the base model without one hospital or round."""
-        left_out = [given for given in self.given if given.name == name]
+        """Return the step from the base model without one hospital or round.
+
+        Parameters
+        ----------
+        name : str
+            Name of its summands.
+        """
+        left_out = [summand for summand in self.given if summand.name == name]
         return self._step_without(left_out)
 
-    def _step_without(self, given: Sequence[Summand]) -> np.ndarray:
+    def _step_without(self, left_out: Sequence[Summand]) -> np.ndarray:
         """Return the step from the base model without some of the summands."""
-        rest = self.total.without(Total.of(given, self.size))
+        rest = self.total.without(Total.of(left_out, self.size))
         sums = rest.numbers.astype(np.float64)
         return self._step(sums, rest.variance, rest.contributions)
 
@@ -239,6 +266,7 @@ class ContributionModel(Model):
         Parameters
         ----------
         sums : ndarray of shape (..., m)
+            In units of the grid.
         variance : Fraction
             Variance of the noise on each number, in squared units.
         contributions : int
@@ -246,24 +274,24 @@ class ContributionModel(Model):
         """
         return vector.solve(self.start.space, sums, float(variance), contributions)
 
-    def odds_without(self, x: np.ndarray, local: np.ndarray) -> np.ndarray:
+    def odds_without(self, x: np.ndarray, added: np.ndarray) -> np.ndarray:
         """Return the log odds (n,) of people by the model without their own contributions.
 
         Parameters
         ----------
         x : ndarray of shape (n, p)
             Features, confounds removed.
-        local : ndarray of shape (n, m)
-            Numbers that each person added to the sum.
+        added : ndarray of shape (n, m)
+            Numbers that each person added to the sum, in units of the grid.
         """
         space = self.start.space
         z = space.base.standardise(x)
-        moved = (space.coordinates(z) * self.beta(local=local)).sum(1)
-        return (space.base.score(z) + moved) / self.temperature
+        change = (space.coordinates(z) * self.beta(left_out=added)).sum(1)
+        return (space.base.score(z) + change) / self.temperature
 
     @cached_property
     def head(self) -> vector.LinearModel:
-        """Linear model on standardised features."""
+        """Return the linear model on standardised features."""
         return vector.stepped_model(self.start.space, self.beta())
 
     def odds(self, x: np.ndarray) -> np.ndarray:
@@ -294,17 +322,20 @@ class ContributionModel(Model):
                 self.check_possible(given)
 
     def check_budget(self, record: Budgeted) -> None:
-        """Raise an error if a record's budget is above the policy's or below its own cost.
+        """Raise an error for a budget above the policy's, or a spent sum below the record's own budget.
 
         Raises
         ------
-        ExchangeError, ConfigError
+        ExchangeError
+            If the stated budgets contradict each other.
+        ConfigError
+            If the policy does not allow one of them, or no noise of this size can be drawn.
         """
         exact = record.mechanism == "none"
-        budgets = [(record.epsilon, record.delta)]
+        stated = [(record.epsilon, record.delta)]
         if isinstance(record, Charged):
-            budgets.append((record.spent_epsilon, record.spent_delta))
-        for epsilon, delta in budgets:
+            stated.append((record.spent_epsilon, record.spent_delta))
+        for epsilon, delta in stated:
             if exact and (epsilon or delta):
                 raise ExchangeError("exact sums cannot have a budget.")
             self.exchange.root.policy.require_budget(None if exact else epsilon, delta)
@@ -317,7 +348,7 @@ class ContributionModel(Model):
         vector.noise_units(*record.budget, self.size)
 
     def check_noise(self, record: NoisyVector) -> None:
-        """Raise `ExchangeError` unless numbers, noise, grid and budget fit each other."""
+        """Raise `ExchangeError` unless the record's grid and noise are those that its budget needs."""
         self.read_numbers(record)
         wanted = vector.noise_units(*record.budget, self.size)
         stated = math.sqrt(Fraction(record.variance))
@@ -329,25 +360,29 @@ class ContributionModel(Model):
             )
 
     def check_possible(self, given: Summand) -> None:
-        """Raise `ExchangeError` for a sum that no group of people within the policy can have."""
+        """Raise `ExchangeError` for a summand that no group of people within the policy can have.
+
+        Its count must lie within the policy, and its norm must not exceed that of so many clipped
+        vectors; `LUCK` standard deviations of the noise are allowed for.
+        """
         policy = self.exchange.root.policy
-        people, uncertain = self.head_count(given)
+        people, deviation = self.head_count(given)
         noise = math.sqrt(given.variance) * self.grid
         fewest = policy.fewest_people * len(given.sites)
         most = self.exchange.root.most_people * len(given.sites)
-        margin = LUCK * uncertain + 1e-6
-        moved = math.hypot(*(given.numbers[:-1] * self.grid))
-        reach = (max(people, 0.0) + margin) * self.start.space.clip
-        farthest = reach + LUCK * noise * math.sqrt(len(given.numbers))
-        if not fewest - margin <= people <= most + margin or moved > farthest:
+        margin = LUCK * deviation + 1e-6
+        norm = math.hypot(*(given.numbers[:-1] * self.grid))
+        norm_of_people = (max(people, 0.0) + margin) * self.start.space.clip
+        largest_norm = norm_of_people + LUCK * noise * math.sqrt(len(given.numbers))
+        if not fewest - margin <= people <= most + margin or norm > largest_norm:
             raise ExchangeError(
                 f"its numbers cannot come from {fewest} to {most} people: they count about "
-                f"{people:.0f} and move the model by {moved:.4g} (at most {farthest:.4g}).",
+                f"{people:.0f} and move the model by {norm:.4g} (at most {largest_norm:.4g}).",
                 do="`fcforge consortium contribute` does not write such a file; ask the hospital "
                 "for a new contribution.",
             )
 
-    # -- for the estimator
+    # -- for the estimator -------------------------------------------------------------------------
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False
     ) -> Exchange:
@@ -369,9 +404,19 @@ class ContributionModel(Model):
         """Return the parameters of a `ConsortiumClassifier` that continues from the model."""
         return {"method": "contributions", "base_model": self.exchange}
 
-    # -- predictions -----------------------------------------------------------------------------------
+    # -- predictions -------------------------------------------------------------------------------
     def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
-        """Return calibrated scores of scans (n, R, R), however unusual they are.
+        """Return calibrated scores of scans, however unusual they are.
+
+        Parameters
+        ----------
+        fc : ndarray of shape (n, R, R)
+        covariates : mapping of str to ndarray of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, classes) for more than two classes
+            As `Scores.odds`.
 
         Raises
         ------
@@ -383,27 +428,32 @@ class ContributionModel(Model):
         return self.odds(self.start.features(fc, covariates))
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
-        """Return calibrated scores of scans (n, R, R), or the reasons for abstaining.
+        """Return calibrated scores of scans, or the reasons for abstaining.
 
         The model abstains from scans that are unlike the public people's, and from scans without a
         covariate that the base model removes.
+
+        Parameters
+        ----------
+        fc : ndarray of shape (n, R, R)
+        covariates : mapping of str to ndarray of shape (n,)
         """
-        why = self.start.wrong_covariates(covariates, len(fc))
+        reasons = self.start.wrong_covariates(covariates, len(fc))
         unknown = np.full(len(fc), np.nan)
-        known = {name: covariates.get(name, unknown) for name in self.needs}
-        x = self.start.features(fc, known)
+        complete = {name: covariates.get(name, unknown) for name in self.needs}
+        x = self.start.features(fc, complete)
         odds = self.odds(x)
-        apart = self.start.strangeness(x)
-        every = np.stack([*apart.values()])
-        strange = every.max(0)
-        for i, kind in enumerate(every.argmax(0)):
-            if why[i]:
-                strange[i] = np.nan
-            elif strange[i] > 1:
-                why[i] = [*apart][kind]
-            if why[i]:
+        distances = self.start.strangeness(x)
+        stacked = np.stack([*distances.values()])
+        largest = stacked.max(0)
+        for i, kind in enumerate(stacked.argmax(0)):
+            if reasons[i]:
+                largest[i] = np.nan
+            elif largest[i] > 1:
+                reasons[i] = [*distances][kind]
+            if reasons[i]:
                 odds[i] = np.nan
-        return Scores(odds, strange, tuple(why))
+        return Scores(odds, largest, tuple(reasons))
 
     def baselines(self) -> Mapping[str, "ContributionModel"]:
         """Return the base model alone, which shows the gain of the contributions."""
@@ -428,16 +478,16 @@ class ContributionModel(Model):
         """
         space = self.start.space
         parts: dict[str, list[Summand]] = {}
-        for given in self.given:
-            parts.setdefault(given.name, []).append(given)
-        moved = {}
+        for summand in self.given:
+            parts.setdefault(summand.name, []).append(summand)
+        distances = {}
         for name in sorted(parts):
-            other = vector.stepped_model(space, self._step_without(parts[name]))
-            step = vector.spread(space, self.head.weight - other.weight)
-            level = np.sum((self.head.bias - other.bias) ** 2)
-            size = math.sqrt(space.n_features * step + level)
-            moved[name] = size / space.base.temperature
-        return moved
+            without = vector.stepped_model(space, self._step_without(parts[name]))
+            variance = vector.spread(space, self.head.weight - without.weight)
+            shift = np.sum((self.head.bias - without.bias) ** 2)
+            distance = math.sqrt(space.n_features * variance + shift)
+            distances[name] = distance / space.base.temperature
+        return distances
 
     @cached_property
     def agreement(self) -> float:
@@ -465,29 +515,28 @@ class ContributionModel(Model):
         """
         values = {}
         for name in self._names:
-            contributions = [given for given in self.given if given.name == name]
-            total = Total.of(contributions, self.size)
+            summands = [summand for summand in self.given if summand.name == name]
+            total = Total.of(summands, self.size)
             sums = total.numbers.astype(np.float64)
-            values[name] = self._agreement_of(
-                self._step(sums, total.variance, len(contributions))
-            )
+            beta = self._step(sums, total.variance, len(summands))
+            values[name] = self._agreement_of(beta)
         return values
 
     @property
     def _names(self) -> list[str]:
-        """Return the hospitals that contributed alone, and the rounds, sorted."""
-        return sorted({given.name for given in self.given})
+        """Return the names of the hospitals that contributed alone, and of the rounds, sorted."""
+        return sorted({summand.name for summand in self.given})
 
     def _agreement_of(self, beta: np.ndarray) -> float:
-        """Return `agreement` after a step from the base model."""
+        """Return the `agreement` of the model after a step `beta` from the base model."""
         space = self.start.space
         return vector.agreement(space, vector.stepped_model(space, beta).weight)
 
     def turning(self) -> list[str]:
-        """Return hospitals and rounds that turn the model away from the base model.
+        """Return the hospitals and rounds that turn the model against the base model, sorted.
 
-        Without them the model agrees much more with the base model, or with them alone it agrees
-        less than with honest people.
+        Without them the model agrees much more with the base model (`TURNED`), or with them alone it
+        agrees less than with contributions of honest people (`LEAST_AGREEMENT`).
         """
         without, alone = self.agreement_without, self.agreement_alone
         return [
@@ -497,33 +546,40 @@ class ContributionModel(Model):
         ]
 
     def outliers(self) -> list[str]:
-        r"""Return hospitals and rounds whose people move the model one way, beyond noise and chance.
+        r"""Return the hospitals and rounds whose people all move the model in one direction, sorted.
 
-        The base model errs in one direction for one person and in the other for the next. The
-        vectors of n people therefore add up to about :math:`\sqrt n` times the clip, and noise on d
-        numbers to :math:`\sqrt{d V}`. ABIDE's sites reach n / 10 to n / 5 times the clip. A
-        hospital that falsifies diagnoses to turn the model reaches n times the clip.
+        The norm of their sum is compared with what noise and chance can give. The base model errs in
+        one direction for one person and in the other for the next. The vectors of n people therefore
+        add up to about :math:`\sqrt n` times the clip, and noise of variance V on d numbers to
+        :math:`\sqrt{d V}`. ABIDE's sites reach n / 10 to n / 5 times the clip. A hospital that falsifies
+        diagnoses to turn the model reaches n times the clip.
         """
         one_sided = set()
-        for given in self.given:
-            by_column = given.numbers[:-1].reshape(self.start.space.columns, -1)
-            moved = by_column[:, :-1].astype(np.float64).ravel()  # without intercepts
-            n = max(self.head_count(given)[0], 1.0)
-            noise = math.sqrt(len(moved) * given.variance)
-            noise *= 1 + 5 / math.sqrt(len(moved))
+        for summand in self.given:
+            by_column = summand.numbers[:-1].reshape(self.start.space.columns, -1)
+            numbers = by_column[:, :-1].astype(np.float64).ravel()  # without intercepts
+            n = max(self.head_count(summand)[0], 1.0)
+            noise = math.sqrt(len(numbers) * summand.variance)
+            noise *= 1 + 5 / math.sqrt(len(numbers))
             chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
-            if np.linalg.norm(moved) > noise + chance:
-                one_sided.add(given.name)
+            if np.linalg.norm(numbers) > noise + chance:
+                one_sided.add(summand.name)
         return sorted(one_sided)
 
     def attribution(
         self, covariates: Covariates
     ) -> "tuple[ScoredModel, np.ndarray | float]":
-        """Return the linear model on the matrix logarithm, and the score that confounds add.
+        """Return the linear model on the matrix logarithm, and what removing confounds adds to scores.
 
         Parameters
         ----------
         covariates : mapping of str to ndarray of shape (n,)
+            Those that the base model removes.
+
+        Returns
+        -------
+        scored : LogHead
+        offset : ndarray of shape (n,), or 0.0
         """
         self.require_two_classes("explanations are")
         from fcforge.evaluation.attribution import LogHead  # brings pandas
