@@ -1,4 +1,4 @@
-"""Names that a config can use, with a one-line description each."""
+"""Datasets, models, generators and methods that a config can name, with one-line descriptions."""
 
 import inspect
 from dataclasses import fields, is_dataclass
@@ -11,7 +11,7 @@ from fcforge.core.names import look_up
 from fcforge.core.settings import build
 from fcforge.core.spec import LearnerSpec, Training
 
-SIZES = ("n_rois", "n_outputs")  # of a model: given by the data
+SIZES = ("n_rois", "n_outputs")  # settings of a model that the data decide
 
 # Package that holds the registry of each kind.
 PACKAGES = {
@@ -31,6 +31,11 @@ def catalogue(kind: str) -> dict[str, str]:
     Parameters
     ----------
     kind : {"datasets", "models", "generators", "methods"}
+
+    Returns
+    -------
+    dict of str to str
+        Descriptions by name.
     """
     package = import_module(f"fcforge.{look_up('kind', kind, PACKAGES)}")
     return {
@@ -41,17 +46,17 @@ def catalogue(kind: str) -> dict[str, str]:
 
 
 def _description(member: Any) -> str:
-    """Return the first line of a member's docstring, and what a method keeps between sites."""
+    """Return a one-line description, from the docstring; of a method also what it keeps between sites."""
     lines = (inspect.getdoc(member) or "").splitlines()
     first = getattr(member, "about", None) or lines[0]
     return f"{first} (keeps {member.keeps})" if hasattr(member, "keeps") else first
 
 
 def settings_of(kind: str, component: Component) -> dict[str, Any]:
-    """Return all settings of a component: those given, and the defaults of the others.
+    """Return all settings of a component: those that the config gives, and the defaults of the others.
 
-    Only the given ones are returned where defaults are not known: for datasets, estimators and classes
-    named by ``"module:object"``, and where torch is not installed.
+    Where defaults are unknown, only the given settings are returned. This is so for datasets, for
+    estimators, for classes named by ``"module:object"``, and where torch is not installed.
 
     Parameters
     ----------
@@ -75,19 +80,22 @@ def settings_of(kind: str, component: Component) -> dict[str, Any]:
 
 
 def learning_rate(learner: LearnerSpec, training: Training) -> float | None:
-    """Return the learning rate of a learner's network; None if it is not known."""
+    """Return the learning rate of a learner's network: of the training settings, else its model's default.
+
+    None if it is unknown.
+    """
     if training.lr is not None:
         return training.lr
     return getattr(_registered("models", learner.model), "lr", None)
 
 
 def trains_network(learner: LearnerSpec) -> bool:
-    """Return whether a learner is trained by gradient descent; True if it is not known."""
+    """Return whether a learner is trained by gradient descent; True if it is unknown."""
     return bool(getattr(_registered("methods", learner.method), "fits", True))
 
 
 def _registered(kind: str, component: Component) -> Any:
-    """Return the class of a component, or None where it is not registered here."""
+    """Return the class of a component; None if it is not registered on this machine."""
     try:
         package = import_module(f"fcforge.{PACKAGES[kind]}")
     except ImportError:

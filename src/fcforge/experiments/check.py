@@ -15,15 +15,28 @@ from fcforge.data.verdict import Verdict
 def check_target(asked: CheckRequest) -> Verdict:
     """Check a config, a data file or a data folder.
 
-    A config (.toml) is checked whole: its dataset, and that every learner can be built. Anything
-    else is loaded as dataset ``folder``; a site that cannot be split is a warning there, since the
-    people may be meant for a public start.
+    For a config (.toml) the dataset is checked, and that every learner can be built. Anything else is loaded
+    as the dataset ``folder``. There a site that cannot be split is only a warning, because its subjects may
+    be meant as public subjects for a base model.
+
+    Parameters
+    ----------
+    asked : CheckRequest
+        Options of the command.
+
+    Raises
+    ------
+    FCForgeError
+        If the config or the data cannot be read.
     """
     target = asked.target
     if target.suffix == ".toml":
         if asked.loading:
             given = ", ".join(f"--set dataset.{name}=..." for name in asked.loading)
-            raise ConfigError("a config says itself how its data are read.", do=given)
+            raise ConfigError(
+                "options for reading data have no effect on a config, which states them itself.",
+                do=f"Use {given}.",
+            )
         return _check_config(target, asked.overrides, asked.allow_code)
     if not target.exists():
         raise DataError("no such file or folder.", where=target)
@@ -34,6 +47,7 @@ def check_target(asked: CheckRequest) -> Verdict:
 
 
 def _check_config(target: Path, settings: Sequence[str], allow_code: bool) -> Verdict:
+    """Check a config with ``--set`` overrides, as `fcforge.experiments.config.load_experiment` reads it."""
     from fcforge.experiments.collect import describe_sites
     from fcforge.experiments.config import load_experiment
     from fcforge.experiments.run import leak_notes, prepare

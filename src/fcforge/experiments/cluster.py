@@ -1,8 +1,8 @@
-"""Run a plan on many machines: the prefix tree as a Dask graph.
+"""Training of a plan on many machines: the prefix tree as a Dask graph.
 
-Every missing node is one task that depends on the task of its parent. A task reads its parent
-from the run folder, trains, writes its own node whole or not at all, and returns only the key.
-So it may be repeated at will: a worker that dies costs what it was working on, nothing else.
+Every missing node is one task that depends on the task of its parent. A task reads its parent from the run
+folder, trains, writes its own node whole or not at all, and returns only the node's key. So a task can be
+repeated: if a worker dies, only the node that it was training is lost.
 """
 
 import threading
@@ -21,9 +21,11 @@ from fcforge.experiments.work import Work
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-RETRIES = 3  # of a task that failed, e.g. because a network drive did
-ALLOWED_DEATHS = 10  # of workers under one task, for schedulers that we start
-SLURM_JOBS = 4  # where `slurm` names no number
+RETRIES = (
+    3  # how often a failed task is repeated, e.g. after an error of a network drive
+)
+ALLOWED_DEATHS = 10  # workers that may die in one task, for schedulers that we start
+SLURM_JOBS = 4  # number of jobs for the address `slurm` without a number
 INSTALL = "Install it: pip install '.[cluster]' in the folder of fcforge."
 TOP_UP_SECONDS = 15.0  # how often lost Slurm jobs are replaced
 
@@ -39,9 +41,22 @@ def versions() -> tuple[str, str]:
 
 
 def _appears(store: Store, key: str, patience: float = 60.0) -> bool:
-    """Wait for a node that another machine wrote: network drives show new names late."""
+    """Wait until a node that another machine wrote is visible; network drives show new names late.
+
+    Parameters
+    ----------
+    store : Store
+    key : str
+    patience : float
+        Seconds to wait at most.
+
+    Returns
+    -------
+    bool
+        Whether the node is visible.
+    """
     limit = time.monotonic() + patience
-    # a listing: asking for one name may be answered from a cache
+    # the folder is listed, because a look-up of one name may be answered from a cache
     while key not in store.done():
         if time.monotonic() > limit:
             return False
@@ -50,32 +65,59 @@ def _appears(store: Store, key: str, patience: float = 60.0) -> bool:
 
 
 def train_node(node: Node, root: str, ours: tuple[str, str], parent: str | None) -> str:
-    """Train one node unless it is stored; returns its key. `parent` only orders the tasks."""
+    """Train one node unless it is stored, and return its key; this is the task of a worker.
+
+    Parameters
+    ----------
+    node : Node
+    root : str
+        Run folder.
+    ours : (str, str)
+        Versions of the machine that runs the command, from `versions`.
+    parent : str or None
+        Key of the parent node. As the result of the parent's task it also makes Dask wait for that.
+
+    Raises
+    ------
+    ConfigError
+        If the worker has other versions.
+    StoreError
+        If the worker does not see the parent in the run folder.
+    """
     if versions() != ours:
         raise ConfigError(
             f"a worker has fcforge and torch {versions()}, this machine {ours}.",
             do="Install the same versions everywhere: other versions give other numbers.",
         )
     store = Store(root)
-    if store.has(node.key):  # its worker died after it was written
+    if store.has(node.key):  # the worker died after it had written the node
         return node.key
     if parent is not None and not _appears(store, parent):
-        raise StoreError(f"a worker does not see node {parent}.", where=root)
+        raise StoreError(
+            f"a worker does not see node {parent}.",
+            where=root,
+            do="Give --out on a drive that all machines share under the same path.",
+        )
     return execute.train(node, root)
 
 
 # -- here --------------------------------------------------------------------------------------
 @contextmanager
 def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
-    """Client of a running scheduler (``tcp://host:port``) or of our own Slurm jobs.
+    """Yield the client of a running Dask scheduler, or of one whose workers are our own Slurm jobs.
 
     Parameters
     ----------
     address : str
         Address of a Dask scheduler, or ``slurm`` or ``slurm:JOBS``.
     timeout : float
-        Seconds for the scheduler to answer and to have a worker. Slurm jobs may queue for hours
-        and are waited for without a limit.
+        Seconds that the scheduler has to answer and to have a worker. There is no limit for Slurm jobs, which
+        may queue for hours.
+
+    Raises
+    ------
+    ConfigError
+        If Dask is not installed, or no scheduler with a worker answers in time.
     """
     try:
         from distributed import Client
@@ -104,17 +146,19 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
 
 
 def _slurm_jobs(address: str) -> int:
+    """Return the number of jobs in an address such as ``slurm:8``."""
     text = address.partition(":")[2] or str(SLURM_JOBS)
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(
-            f"'{address}' asks for '{text}' Slurm jobs.", do="Write e.g. slurm:8."
+            f"'{address}' asks for '{text}' Slurm jobs, which is not a positive number.",
+            do="Write e.g. slurm:8.",
         )
     return int(text)
 
 
 @contextmanager
 def _slurm(jobs: int) -> Iterator[Any]:
-    """Scheduler in this process and `jobs` Slurm jobs; a job that is lost is submitted again."""
+    """Yield a scheduler in this process with `jobs` Slurm jobs; a lost job is submitted again."""
     import dask.config
 
     try:
@@ -134,6 +178,7 @@ def _slurm(jobs: int) -> Iterator[Any]:
         stop = threading.Event()
 
         def top_up() -> None:
+            """Submit lost jobs again, every `TOP_UP_SECONDS` until the block has ended."""
             cluster.scale(jobs=jobs)
             while not stop.wait(TOP_UP_SECONDS):
                 cluster.scale(jobs=jobs)
@@ -148,7 +193,20 @@ def _slurm(jobs: int) -> Iterator[Any]:
 
 
 def run_on(client: "Client", work: Work) -> None:
-    """Train all missing nodes on the workers of `client`; children follow their parents."""
+    """Train all missing nodes on the workers of a cluster, each after its parent.
+
+    Parameters
+    ----------
+    client : Client
+        From `open_cluster`.
+    work : Work
+        Missing nodes.
+
+    Raises
+    ------
+    FCForgeError
+        If too many workers died, or the scheduler does not answer any more.
+    """
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm import CommClosedError
 
@@ -162,11 +220,12 @@ def run_on(client: "Client", work: Work) -> None:
     except KilledWorker as error:
         raise FCForgeError(
             "too many workers died under one site training (out of memory?).",
-            do="The same command again continues; give the workers more memory.",
+            do="Give the workers more memory; the same command again continues.",
         ) from error
     except (CancelledError, CommClosedError) as error:
         raise FCForgeError(
-            "the Dask scheduler is gone.", do="The same command again continues."
+            "the Dask scheduler does not answer any more.",
+            do="Start it again; the same command then continues.",
         ) from error
     finally:
         if client.status == "running":
@@ -174,8 +233,17 @@ def run_on(client: "Client", work: Work) -> None:
 
 
 def _submit(client: "Client", todo: Sequence[Node], root: str) -> "list[Future]":
-    """One task per node, shallow first; a parent that is not to do is in the store."""
-    run = uuid.uuid4().hex[:8]  # names of tasks that no other run has
+    """Submit one task per node and return their futures.
+
+    Parameters
+    ----------
+    client : Client
+    todo : sequence of Node
+        Missing nodes, shallow first. A parent that is not among them is in the store.
+    root : str
+        Run folder.
+    """
+    run = uuid.uuid4().hex[:8]  # makes the names of tasks unique on the scheduler
     ours = versions()
     futures: dict[str, Future] = {}
     for node in todo:
@@ -188,6 +256,6 @@ def _submit(client: "Client", todo: Sequence[Node], root: str) -> "list[Future]"
             parent,
             key=f"fcforge-{run}-{node.key}",
             retries=RETRIES,
-            priority=node.depth,  # a chain is ended before another is begun: fewer states wait
+            priority=node.depth,  # deep nodes first, so that fewer stored states are needed
         )
     return list(futures.values())

@@ -1,4 +1,4 @@
-"""From stored nodes to results: one RunResult per complete run."""
+"""From the stored nodes of a run folder to results: one `RunResult` per complete run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,14 +30,19 @@ if TYPE_CHECKING:
     from fcforge.data.cohort import Cohort
 
 
-Scores = Mapping[Any, Mapping[str, np.ndarray]]  # of a node, by site
+Scores = Mapping[Any, Mapping[str, np.ndarray]]  # by key of a node and by site
 
 
 def describe_sites(cohort: "Cohort", experiment: Experiment) -> dict[str, Any]:
-    """Return labels, ids, covariates and training prevalence of every (seed, site).
+    """Return facts about the subjects of every seed and site, which reports need.
 
-    They contain no FC, and are written beside the experiment so that reports need neither the data
-    nor torch.
+    They are the labels, ids and covariates of test subjects and the share of patients in training. They
+    contain no FC and are stored in the run folder, so that reports need neither the data nor torch.
+
+    Returns
+    -------
+    dict
+        Facts by seed (as text) and site, as JSON.
     """
     from fcforge.data.splits import make_sites
 
@@ -47,12 +52,13 @@ def describe_sites(cohort: "Cohort", experiment: Experiment) -> dict[str, Any]:
         for name, site in make_sites(cohort, seed, experiment).items():
             by_site[name] = _describe(site, cohort.target.outputs)
             if experiment.own_threshold:
-                each = (without_fold(site, fold, seed) for fold in range(OWN_FOLDS))
-                by_site[name]["folds"] = [one.test.y.tolist() for one in each]
+                folds = (without_fold(site, fold, seed) for fold in range(OWN_FOLDS))
+                by_site[name]["folds"] = [part.test.y.tolist() for part in folds]
     return facts
 
 
 def _describe(site: Site, outputs: int) -> dict[str, Any]:
+    """Return the facts of one site; `outputs` is the number of outputs of a network (classes)."""
     tested = site.covariates.get("test", {})
     y = site.learning(with_val=True).y.numpy()
     mean = y.mean()
@@ -68,7 +74,20 @@ def _describe(site: Site, outputs: int) -> dict[str, Any]:
 
 
 def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
-    """Return the experiment, the plan and the content of experiment.json of a run folder."""
+    """Return what a run folder states of its experiment.
+
+    Returns
+    -------
+    experiment : Experiment
+    plan : Plan
+    data : dict
+        Content of experiment.json.
+
+    Raises
+    ------
+    StoreError
+        If experiment.json is missing or damaged.
+    """
     try:
         data = store.read_experiment()
         experiment = Experiment.from_json(data["experiment"])
@@ -85,7 +104,10 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
 
 
 def _plan_of_older_folder(store: Store, specs: Sequence[RunSpec], data: Any) -> Plan:
-    """Return the plan of a folder that states no keys, from the specs in its nodes."""
+    """Return the plan of a folder of an earlier version, whose experiment.json has no keys of nodes.
+
+    The keys are found by the specs that the nodes' files contain.
+    """
     stored = {}
     for key in store.done():
         try:
@@ -101,7 +123,8 @@ def _plan_of_older_folder(store: Store, specs: Sequence[RunSpec], data: Any) -> 
 def collect(store: Store) -> tuple[list[RunResult], int]:
     """Return the results of all complete runs of a folder, and the number of runs of its plan.
 
-    A run with a damaged node counts as incomplete.
+    A run with a damaged node counts as incomplete. With ``own_threshold`` every run counts twice, once with
+    each site's own threshold.
 
     Raises
     ------
@@ -138,7 +161,16 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
 def _with_own(
     results: RunResults, known: Mapping[RunSpec, Mapping[str, np.ndarray]], data: Any
 ) -> Iterator[RunResult]:
-    """Yield the runs with every site's own threshold whose folds are complete."""
+    """Yield each run with every site's own threshold, if all its folds are complete.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+    known : mapping of RunSpec to mapping of site to ndarray
+        Scores of all complete runs, those that leave a fold out included.
+    data : mapping
+        Content of experiment.json.
+    """
     for result in results:
         specs = [replace(result.spec, left_out=fold) for fold in range(OWN_FOLDS)]
         folds = [known[spec] for spec in specs if spec in known]
@@ -158,9 +190,10 @@ def result_of(
     spec : RunSpec
     keys : sequence
         Keys of its nodes, the untrained network first.
-    scores : mapping of key to mapping of site to ndarray
+    scores : mapping of key to mapping of site to ndarray of shape (n_test, ...)
+        Scores of every node for each site's test subjects.
     metas : mapping of key to mapping
-        Facts of the nodes.
+        Facts of the nodes (`Store.read_meta`).
     data : mapping
         Content of experiment.json.
     """
@@ -191,10 +224,10 @@ def result_of(
 
 
 def kept_by(store: Store) -> dict[str, str]:
-    """Return by title what each learner of a run folder keeps between sites."""
+    """Return what each learner of a run folder keeps between sites, by the learner's title."""
     experiment, _, data = stored_plan(store)
     known = read_traits(data.get("methods", {}))
-    kept = {one.title: traits_of(one, known).keeps for one in experiment.learners}
+    kept = {row.title: traits_of(row, known).keeps for row in experiment.learners}
     return kept | {title + OWN: keeps for title, keeps in kept.items()}
 
 
@@ -205,14 +238,15 @@ class RunProgress:
     Attributes
     ----------
     title, folder : str
+        Title of the experiment, and path of the folder.
     trained, trainings : int
-        Site trainings that are stored, and all of the plan.
+        Number of site trainings that are stored, and of all in the plan.
     learners : dict of title to dict
-        Runs of each learner that are complete (``done``) and all (``asked``).
+        For each learner the number of runs that are complete (``done``) and of all (``asked``).
     disk : int
-        Bytes.
+        Bytes on disk.
     damaged : int
-        Nodes whose files are missing or have another size than was written; the next run trains
+        Number of nodes whose files are missing or have another size than was written; the next run trains
         them again.
     """
 

@@ -1,4 +1,8 @@
-"""Read an experiment from a TOML config; errors list the known names and the nearest one."""
+"""Reading of an experiment from a TOML config; errors list the known names and the nearest one.
+
+A row is one ``[[learner]]`` table of the config, which becomes one row of the results table. A component is a
+method, model, generator or dataset by its name with settings.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -51,8 +55,15 @@ class Experiment(Conditions):
 
     Attributes
     ----------
+    dataset : Component
+    learners : tuple of LearnerSpec
+        Rows of the results table.
     training_stated : tuple of str
-        Training settings that the config states; `fcforge tune` leaves them as they are.
+        Names of the training settings that the config states; `fcforge tune` does not change them.
+    title : str
+    seeds : tuple of int
+    orders : "all", int or tuple
+        Site orders (`fcforge.experiments.orders`).
     """
 
     kind: ClassVar[str] = "experiment"
@@ -64,7 +75,18 @@ class Experiment(Conditions):
     orders: Orders = "all"
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
-        """Return one RunSpec per learner, order and seed."""
+        """Return one run per learner, order and seed.
+
+        With ``own_threshold`` there are further runs, each without one fold of the training subjects
+        (`fcforge.experiments.site_thresholds`).
+
+        Parameters
+        ----------
+        sites : sequence of str
+            All sites of the dataset.
+        data_sha256 : str
+            Digest of the data; "" if unknown.
+        """
         shared = {name: getattr(self, name) for name in CONDITIONS}
         specs = []
         listed = list_orders(self.orders, sites)
@@ -74,14 +96,14 @@ class Experiment(Conditions):
             shared["training"] = replace(self.training, **learner.training)
             shared["base_model"] = self.base_model if learner.base_model else None
             for fold, seed, order in product(folds, self.seeds, orders):
-                of = (self.dataset, learner, order, seed, data_sha256, fold)
-                specs.append(RunSpec(*of, **shared))
+                own = (self.dataset, learner, order, seed, data_sha256, fold)
+                specs.append(RunSpec(*own, **shared))
         return specs
 
 
 # -- the tables of a config file -----------------------------------------------------------------
 Named = str | Mapping[str, Any]  # "gcn", or { name = "gcn", hidden = 32 }
-# of ``[experiment]``: the rest has a table of its own
+# Settings of `Experiment` that stand in ``[experiment]``; the others have tables of their own.
 OF_EXPERIMENT = (
     "title",
     "seeds",
@@ -95,7 +117,20 @@ OF_EXPERIMENT = (
 
 @dataclass(frozen=True)
 class LearnerTable:
-    """``[[learner]]``: one row of the results table."""
+    """Table ``[[learner]]``: one row of the results table.
+
+    Attributes
+    ----------
+    method, model, generator : str or mapping
+        Name, or table of name and settings. The defaults of model and generator are in
+        ``[learner_defaults]``.
+    title : str
+        Name of the row; by default made from its parts.
+    training : mapping
+        Training settings of this row alone.
+    base_model : bool
+        Whether the row uses the run's base model, if there is one.
+    """
 
     method: Named = ""
     model: Named | None = None
@@ -107,7 +142,17 @@ class LearnerTable:
 
 @dataclass(frozen=True)
 class BaseModelTable(Checked):
-    """``[base_model]``: public subjects, of other sites of the run's dataset or another dataset."""
+    """Table ``[base_model]``: public subjects, from other sites of the run's dataset or another dataset.
+
+    Attributes
+    ----------
+    sites : "others", tuple of str or None
+        Public sites; "others" are all that the run does not test.
+    dataset : mapping or None
+        Another dataset; by default that of the run.
+    leave_out : tuple of str
+        Ids of subjects to leave out.
+    """
 
     sites: Literal["others"] | tuple[str, ...] | None = None
     dataset: Mapping[str, Any] | None = None
@@ -116,7 +161,7 @@ class BaseModelTable(Checked):
 
 @dataclass(frozen=True)
 class ConfoundsTable(Checked):
-    """``[confounds]``: covariates whose effect is taken out of every scan."""
+    """Table ``[confounds]``: covariates whose effect is removed from every scan."""
 
     remove: tuple[str, ...] = ()
 
@@ -124,7 +169,7 @@ class ConfoundsTable(Checked):
 @limits(folds=FOLDS, repeats=at_least(1))
 @dataclass(frozen=True)
 class SplitTable(Checked):
-    """``[split]``: repeated k-fold cross-validation, in which every subject is tested."""
+    """Table ``[split]``: repeated k-fold cross-validation, in which every subject is tested."""
 
     folds: int = 0
     repeats: int = 1
@@ -132,26 +177,30 @@ class SplitTable(Checked):
 
 @dataclass(frozen=True)
 class EvaluationTable(Checked):
-    """``[evaluation]``: further rows of the results table."""
+    """Table ``[evaluation]``: further rows of the results table, with each site's own threshold."""
 
     own_threshold: bool = False
 
 
 @dataclass(frozen=True)
 class LearnerDefaults(Checked):
-    """``[learner_defaults]``: parts of rows that name none."""
+    """Table ``[learner_defaults]``: model and generator of rows that name none."""
 
     model: Named = "gcn"
-    generator: Named | None = None  # of methods that need one
+    generator: Named | None = None  # for methods that need one
 
 
 @dataclass(frozen=True)
 class ConfigTables(Checked):
-    """All of a config file.
+    """All tables of a config file.
 
-    `learners` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
-    ``[generator.fcm_vae]`` set what every row's component of that name is given, unless the row
-    says otherwise.
+    Attributes
+    ----------
+    learners : tuple of str
+        Titles of the rows to use; by default all. It selects rows of the base config's list.
+    method, model, generator : mapping
+        Settings by name: ``[method.forge]``, ``[model.gcn]`` and ``[generator.fcm_vae]`` apply to every row
+        with such a component, unless the row itself states them.
     """
 
     dataset: Mapping[str, Any] = field(default_factory=dict)
@@ -173,16 +222,21 @@ class ConfigTables(Checked):
 def load_experiment(
     path: str | Path, settings: Sequence[str] = (), *, allow_code: bool = True
 ) -> Experiment:
-    """Return the experiment of a config file.
+    """Read the experiment of a config file.
 
     Parameters
     ----------
     path : path
-        Relative data paths start at its folder.
+        The file. Relative data paths start at its folder.
     settings : sequence of str
         Overrides, each like ``"training.epochs=5"``.
     allow_code : bool
         Whether modules beside the config may be imported (`fcforge.experiments.config_code`).
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, or a name or setting is wrong.
     """
     data = read_config(path, settings)
     return parse_experiment(data, Path(path), allow_code=allow_code)
@@ -245,7 +299,7 @@ def _refuse_former_word(table: Mapping[str, Any], where: str) -> None:
 
 
 def _require_consistent(made: Experiment, where: str) -> None:
-    """Raise `ConfigError` for settings of two tables that exclude each other."""
+    """Raise `ConfigError` for settings of two tables that exclude each other; `where` is the file."""
     if made.training.selection == "inner_val" and made.val_fraction == 0:
         message = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
         hint = "Set val_fraction = 0.2, or selection = 'fixed'."
@@ -260,7 +314,16 @@ def _require_consistent(made: Experiment, where: str) -> None:
 
 
 def _require_public(made: Experiment, learner: LearnerSpec, where: str) -> None:
-    """Raise `ConfigError` for a use of public subjects that would have no effect."""
+    """Raise `ConfigError` if a row uses public subjects in a way that has no effect.
+
+    Parameters
+    ----------
+    made : Experiment
+    learner : LearnerSpec
+        The row.
+    where : str
+        Path of the config, for the message.
+    """
     both = "public_replay and public_pull"
     if not replace(made.training, **learner.training).uses_public:
         return
@@ -271,7 +334,7 @@ def _require_public(made: Experiment, learner: LearnerSpec, where: str) -> None:
         )
         raise ConfigError(message, where=where, do=hint)
     if not Training(**learner.training).uses_public:
-        return  # stated for all rows: those without gradient steps leave it aside
+        return  # stated for all rows: it is ignored in those without gradient steps
     row = f"{where}: learner '{learner.title}'"
     if not learner.base_model:
         message = (
@@ -291,7 +354,18 @@ def _require_public(made: Experiment, learner: LearnerSpec, where: str) -> None:
 def _base_model(
     dataset: Component, table: BaseModelTable | None, path: Path, allow_code: bool
 ) -> BaseModelSpec | None:
-    """Return the dataset of the public subjects."""
+    """Return the dataset of the public subjects, or None without a table ``[base_model]``.
+
+    Parameters
+    ----------
+    dataset : Component
+        Dataset of the run.
+    table : BaseModelTable or None
+    path : Path
+        Path of the config.
+    allow_code : bool
+        As for `load_experiment`.
+    """
     if table is None:
         return None
     params = {**dataset.params, "sites": "others"}
@@ -307,7 +381,14 @@ def _base_model(
 
 
 def read_component(value: Named, kind: str, where: str) -> Component:
-    """Return the component of a name, or of a table of name and settings."""
+    """Return the component that a name, or a table of name and settings, states.
+
+    Parameters
+    ----------
+    value : str or mapping
+    kind, where : str
+        Kind of the component and place in the config, for the message.
+    """
     if isinstance(value, str):
         return Component(value)
     params = dict(value)
@@ -320,7 +401,7 @@ def read_component(value: Named, kind: str, where: str) -> Component:
 def _check(
     component: Component, kind: str, known: Mapping[str, Any], where: str
 ) -> None:
-    """Refuse a name that is in no table, and settings that cannot be used.
+    """Raise `ConfigError` if a component's name is unknown or its settings are wrong.
 
     `known` maps names to what is called with the settings: a dataclass or a function. An instance is
     made of a dataclass, so that settings are checked together, unless it needs the data's number of
@@ -336,7 +417,17 @@ def _check(
 def resolve_dataset(
     table: Mapping[str, Any], path: Path, *, allow_code: bool = True
 ) -> Component:
-    """Return the dataset that the config at `path` names, with absolute paths of its files."""
+    """Return the dataset that a config names, with absolute paths of its files.
+
+    Parameters
+    ----------
+    table : mapping
+        Table ``[dataset]``.
+    path : Path
+        Path of the config; relative paths start at its folder.
+    allow_code : bool
+        As for `load_experiment`.
+    """
     from fcforge.data.datasets import DATASETS
 
     where = f"{path}: [dataset]"
@@ -357,9 +448,24 @@ def resolve_dataset(
 def _learners(
     tables: ConfigTables, path: Path, *, paper: bool, allow_code: bool
 ) -> tuple[LearnerSpec, ...]:
-    """Return the rows of the results table: all ``[[learner]]``, or those that ``learners`` names."""
+    """Return the rows of the results table: all ``[[learner]]``, or those that ``learners`` names.
+
+    Parameters
+    ----------
+    tables : ConfigTables
+    path : Path
+        Path of the config.
+    paper : bool
+        Whether the protocol is "paper" (`_part`).
+    allow_code : bool
+        As for `load_experiment`.
+    """
     if not tables.learner:
-        raise ConfigError("[[learner]] is missing.", where=path)
+        raise ConfigError(
+            "[[learner]] is missing.",
+            where=path,
+            do='Add a table [[learner]] with method = "...".',
+        )
     for kind, known in registries().items():
         for name, params in getattr(tables, kind).items():  # used by a row or not
             where = f"{path}: [{kind}.{name}]"
@@ -386,7 +492,7 @@ def _learners(
 
 
 def _code_of(table: Mapping[str, Any], defaults: LearnerDefaults) -> list[str]:
-    """Return the names of a row that stand for code: ``"module:object"``."""
+    """Return the names in a row that are code of their own: those of the form ``"module:object"``."""
     given = {"model": defaults.model, "generator": defaults.generator, **table}
     names = []
     for kind in ("estimator", "method", "model", "generator"):
@@ -398,7 +504,7 @@ def _code_of(table: Mapping[str, Any], defaults: LearnerDefaults) -> list[str]:
 
 
 def require_different(kind: str, titles: Sequence[str], where: str) -> None:
-    """Raise `ConfigError` where two rows have one title."""
+    """Raise `ConfigError` if two rows have the same title; `kind` and `where` are for the message."""
     for title in titles:
         if titles.count(title) > 1:
             message = f"two {kind} are called '{title}'."
@@ -408,9 +514,19 @@ def require_different(kind: str, titles: Sequence[str], where: str) -> None:
 def _part(
     where: str, tables: ConfigTables, paper: bool, kind: str, value: Named
 ) -> Component:
-    """Return a method, model or generator with the settings that the config has for its name.
+    """Return a method, model or generator of a row, with the settings that the config has for its name.
 
-    With protocol "paper" the paper's variant or preset is used, unless the config names another.
+    Parameters
+    ----------
+    where : str
+        Place of the row in the config, for errors.
+    tables : ConfigTables
+    paper : bool
+        Whether the protocol is "paper". Then the paper's variant or preset is used, unless the config names
+        another.
+    kind : {"method", "model", "generator"}
+    value : str or mapping
+        Name, or table of name and settings.
     """
     component = read_component(value, kind, where)
     shared = getattr(tables, kind).get(component.name, {})
@@ -421,18 +537,29 @@ def _part(
     cls = known[component.name]
     settings = {f.name for f in fields(cls)}
     if paper and "paper" in getattr(cls, "variants", ()):
-        as_there = {"variant": "paper", **component.params}
-        component = replace(component, params=as_there)
+        params = {"variant": "paper", **component.params}
+        component = replace(component, params=params)
     elif paper and ("paper" in getattr(cls, "presets", ()) or "preset" in settings):
-        as_there = {"preset": "paper", **component.params}
-        component = replace(component, params=as_there)
+        params = {"preset": "paper", **component.params}
+        component = replace(component, params=params)
     return component
 
 
 def _learner(
     table: Mapping[str, Any], where: str, tables: ConfigTables, paper: bool
 ) -> LearnerSpec:
-    """Return the learner of a row; it has a generator only if its method needs one."""
+    """Return the learner of a row; it has a generator only if its method needs one.
+
+    Parameters
+    ----------
+    table : mapping
+        The row.
+    where : str
+        Its place in the config, for errors.
+    tables : ConfigTables
+    paper : bool
+        As for `_part`.
+    """
     row = LearnerTable(**checked(LearnerTable, table, where))
     if not row.method:
         hint = 'Add method = "..." or estimator = "module:function".'

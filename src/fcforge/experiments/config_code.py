@@ -1,8 +1,8 @@
 """Code that a config names: ``"module:object"`` for an estimator, method, model or dataset.
 
-To import a module runs it. A command that a user starts on a config of somebody else (`check`,
-`tune`, `judge`, `analyse motion`, a chain's first step) therefore imports installed modules only,
-unless ``--allow-code`` is given; a file beside the config is code that came with it.
+Importing a module runs its code, and a Python file beside a config came with the config. Commands that a user
+starts on a config of somebody else (`check`, `tune`, `judge`, `analyse motion`, a chain's first step)
+therefore import only installed modules, unless ``--allow-code`` is given.
 """
 
 import sys
@@ -15,7 +15,9 @@ from fcforge.core.spec import LearnerSpec
 
 
 def allow_module(name: str, folder: Path, where: str, allow_code: bool) -> None:
-    """Make a module importable that lies beside a config, or refuse it.
+    """Make a module that lies beside a config importable, if code is allowed.
+
+    An installed module needs neither.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Config files: TOML on a base, ``--set`` on top."""
+"""Config files: TOML, merged with the files that it names as its base and with ``--set`` overrides."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If the file does not exist, is no TOML, is nested too deeply, or holds a number that is
-        too long. A syntax error names the line.
+        If the file does not exist, is not TOML (the message has the line), is nested too deeply, or holds a
+        number that is too long.
     """
     path = Path(path)
     if not path.is_file():
@@ -28,21 +28,29 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def read_config(path: str | Path, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a config file on top of its bases, with ``--set`` overrides on top of that.
+    """Read a config file, merged with its base files and with ``--set`` overrides.
 
-    ``base = "other.toml"`` starts from another file, named relative to the file that states it.
-    Tables are merged key by key; a list (the learners too) replaces the base's, and so does a
-    table that names something else (``name = "simulated"`` over ``name = "folder"``). Data paths
-    are relative to the file that states them.
+    A file with ``base = "other.toml"`` changes that file, whose path is relative to its own. Tables are merged
+    key by key (`merge`), and values of the file win over those of the base. Paths of data are relative to the
+    file that states them.
+
+    Parameters
+    ----------
+    path : path
+    settings : sequence of str
+        Overrides, each like ``"training.epochs=5"``.
     """
     return override(_on_its_base(Path(path), ()), settings)
 
 
 def _on_its_base(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    """Return the tables of a file merged with its bases; `above` are the files that it is a base of."""
     if path.resolve() in above:
         chain = " > ".join(p.name for p in (*above, path))
         raise ConfigError(
-            f"the file is its own base ({chain}).", where=path, do="Cut the circle."
+            f"the file is its own base ({chain}).",
+            where=path,
+            do="Remove `base` from one of these files.",
         )
     data = read_toml(path)
     dataset = data.get("dataset")
@@ -64,6 +72,13 @@ def _on_its_base(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of two configs, merged key by key; values of `above` win.
 
+    Lists (of learners, too) are replaced as a whole. So is a table that names something else, for example
+    ``name = "simulated"`` above ``name = "folder"``.
+
+    Parameters
+    ----------
+    below, above : mapping
+
     Examples
     --------
     >>> merge({"a": {"x": 1, "y": 2}, "b": [1]}, {"a": {"y": 3}, "b": [2, 3]})
@@ -82,9 +97,15 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve_data(path: str, folder: Path) -> str:
-    """Return the path of a data file: absolute, beside the config, or under ``$FCFORGE_DATA``.
+    """Return the absolute path of a data file that a config names.
 
-    ``$FCFORGE_DATA/x`` falls back to ``../shared/data/x`` beside the repository.
+    Parameters
+    ----------
+    path : str
+        Absolute, relative to the config, or under ``$FCFORGE_DATA``. Without that environment variable,
+        ``shared/data`` in a folder above the config is used.
+    folder : Path
+        Folder of the config.
     """
     if path.startswith("$FCFORGE_DATA"):
         rest = path.removeprefix("$FCFORGE_DATA").lstrip("/")

@@ -1,11 +1,20 @@
-"""Estimated cost of a run."""
+"""Estimated cost of training an experiment."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a run: site trainings to do, seconds, and the most bytes on disk."""
+    """Estimated cost of what an experiment still has to train.
+
+    Attributes
+    ----------
+    todo : int
+        Number of site trainings.
+    seconds : float
+    disk : int
+        Largest number of bytes on disk at any time.
+    """
 
     todo: int
     seconds: float = 0.0

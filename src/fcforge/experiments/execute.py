@@ -1,4 +1,7 @@
-"""Run a plan on this machine: worker processes on CPUs, lanes on a GPU."""
+"""Training of a plan on this machine: by worker processes on CPUs, by lanes on a GPU.
+
+A lane is one network among several that train in parallel: one order, seed and learner.
+"""
 
 import os
 import signal
@@ -41,7 +44,17 @@ def default_jobs() -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """A device, a number of worker processes, and the cluster's address if there is one."""
+    """Where an experiment is trained.
+
+    Attributes
+    ----------
+    device : str
+        "cpu", "cuda" or "cuda:N".
+    jobs : int
+        Number of worker processes.
+    cluster : str
+        Address of a cluster (`fcforge.experiments.cluster.open_cluster`); "" for none.
+    """
 
     device: str = "cpu"
     jobs: int = 1
@@ -49,7 +62,7 @@ class Place:
 
     @property
     def words(self) -> str:
-        """Device and workers, in words."""
+        """Description of device and workers."""
         workers = counted(self.jobs, "worker")
         if self.cluster:
             workers = f"cluster {self.cluster}"
@@ -57,10 +70,25 @@ class Place:
 
 
 def place_to_train(device: str = "auto", jobs: int = 0, cluster: str = "") -> Place:
-    """Return where to train; raise `ConfigError` if this machine does not have that device."""
+    """Return where to train.
+
+    Parameters
+    ----------
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+    jobs : int
+        Number of worker processes; 0 for all cores.
+    cluster : str
+        Address of a cluster; "" for none.
+
+    Raises
+    ------
+    ConfigError
+        If this machine does not have the device, or a cluster is combined with a GPU.
+    """
     if cluster and device not in ("auto", "cpu"):
         raise ConfigError(
-            f"device '{device}' was asked for, but the workers of a cluster train on CPUs.",
+            f"device '{device}' is requested, but the workers of a cluster train on CPUs.",
             do="Leave out --device, or leave out --cluster.",
         )
     return Place(
@@ -69,7 +97,13 @@ def place_to_train(device: str = "auto", jobs: int = 0, cluster: str = "") -> Pl
 
 
 def pick_device(wanted: str) -> str:
-    """Return a device; ``"auto"`` is CUDA if this machine has it."""
+    """Return the device for a wish: ``"auto"`` is CUDA if torch sees a GPU, else the CPU.
+
+    Raises
+    ------
+    ConfigError
+        If the device is unknown, or torch sees no GPU.
+    """
     import torch
 
     if wanted == "auto":
@@ -79,12 +113,15 @@ def pick_device(wanted: str) -> str:
             f"unknown device '{wanted}'.", do="Give cpu, cuda, cuda:N or auto."
         )
     if wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"device '{wanted}' was asked for, but torch sees no GPU.")
+        raise ConfigError(
+            f"device '{wanted}' is requested, but torch sees no GPU.",
+            do="Use --device cpu, or install torch with CUDA.",
+        )
     return wanted
 
 
 # -- in a worker process, of this machine or of another: one trainer per run folder -------------
-# The lock: Dask may give one process several threads, a trainer has one.
+# Dask may run several threads in a process, but only one may use a trainer at a time.
 _trainers: "dict[tuple[Component, str], Trainer]" = {}
 _lock = threading.Lock()
 
@@ -95,8 +132,8 @@ def _trainer(spec: RunSpec, root: str) -> "Trainer":
 
     from fcforge.experiments.trainer import Trainer
 
-    # one thread: the order of sums, and so every number, is the same on any machine; set in the
-    # task, as torch counts threads per thread, and Dask chooses the thread
+    # With one thread the order of sums, and so every number, is the same on any machine. It is set here,
+    # because the setting holds for the calling thread, which Dask chooses.
     torch.set_num_threads(1)
     key = (spec.dataset, root)
     if key not in _trainers:
@@ -110,7 +147,7 @@ def _trainer(spec: RunSpec, root: str) -> "Trainer":
         cohort = load_dataset(spec.dataset)
         if spec.data_sha256 and cohort.content_sha256() != spec.data_sha256:
             raise DataError(
-                f"a worker finds other data than this machine in dataset '{spec.dataset.name}'.",
+                f"a worker reads other data than this machine from dataset '{spec.dataset.name}'.",
                 do="Put the data on a drive that all machines share.",
             )
         _trainers[key] = Trainer(cohort, Store(root))
@@ -125,14 +162,14 @@ def train(node: Node, root: str) -> str:
 
 
 def fit_generator(node: Node, root: str) -> None:
-    """Fit the generator of a node's last site into the run folder's cache, and draw from it."""
+    """Fit the generator of a node's last site and draw its synthetic subjects, into the cache at `root`."""
     with _lock:
         _trainer(node.spec, root).parts.fit_generator(node.spec)
 
 
 # -- here --------------------------------------------------------------------------------------
 def _exit_with_parent() -> None:
-    """End a worker whose parent was killed; nothing else would."""
+    """Wait until the parent process has ended, then end this worker."""
     parent = parent_process()
     assert parent is not None
     parent.join()
@@ -140,29 +177,44 @@ def _exit_with_parent() -> None:
 
 
 def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    """Make a worker process ignore Ctrl-C, which its parent handles, and end with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
 def _workers(n: int) -> ProcessPoolExecutor:
+    """Return a pool of n worker processes."""
     return ProcessPoolExecutor(n, get_context("spawn"), _start_worker)
 
 
 def run_local(work: Work, jobs: int) -> None:
-    """Train all missing nodes with `jobs` worker processes; children follow their parents."""
+    """Train all missing nodes with worker processes, each after its parent.
+
+    Parameters
+    ----------
+    work : Work
+        Missing nodes.
+    jobs : int
+        Number of worker processes.
+
+    Raises
+    ------
+    FCForgeError
+        If a worker process dies.
+    """
     if not work.todo:
         return
     jobs = min(jobs, len(work.todo))
     pool = _workers(jobs)
     try:
-        if jobs > 1:  # two workers that need a generator at one time would both fit it
+        if jobs > 1:  # else two workers that need the same generator would both fit it
             fit_ahead(work, pool)
         _train_all(work, jobs, pool)
     except BrokenProcessPool as error:
         message = "a worker process died (killed, or out of memory)."
         hint = "The same command again continues; --jobs with a smaller number needs less memory."
         raise FCForgeError(message, do=hint) from error
-    except KeyboardInterrupt:  # what the workers are doing is lost, nothing else
+    except KeyboardInterrupt:  # only the nodes in training are lost
         for worker in list(pool._processes.values()):
             worker.kill()
         raise
@@ -171,18 +223,18 @@ def run_local(work: Work, jobs: int) -> None:
 
 
 def fit_ahead(work: Work, pool: ProcessPoolExecutor) -> None:
-    """Fit `wanted_generators` in the processes of a pool, and draw from them."""
+    """Fit all generators that missing nodes need, in a pool of processes, before the nodes are trained."""
     root = str(work.store.root)
-    ahead = {}
+    node_of = {}
     for node in wanted_generators(work.todo):
-        ahead[pool.submit(fit_generator, node, root)] = node
-    for done in as_completed(ahead):
-        done.result()
-        work.done([], f"generator of {ahead[done].spec.order[-1]}")
+        node_of[pool.submit(fit_generator, node, root)] = node
+    for future in as_completed(node_of):
+        future.result()
+        work.done([], f"generator of {node_of[future].spec.order[-1]}")
 
 
 def _train_all(work: Work, jobs: int, pool: ProcessPoolExecutor) -> None:
-    """Keep `jobs` workers busy, and one more node at hand, until nothing is left."""
+    """Train all missing nodes in a pool of `jobs` processes, with one more node submitted than run."""
     root = str(work.store.root)
     running: dict[Future[str], Node] = {}
     while True:
@@ -200,23 +252,29 @@ def _train_all(work: Work, jobs: int, pool: ProcessPoolExecutor) -> None:
 def run_lanes(work: Work, trainer: "Trainer") -> None:
     """Train all missing nodes in this process, depth by depth, many lanes at once.
 
-    Learners that differ in factors of their method alone (`RunParts.alike`) train side by side.
+    Learners that differ only in factors of their method (`RunParts.alike`) train together.
+
+    Parameters
+    ----------
+    work : Work
+        Missing nodes.
+    trainer : Trainer
     """
     if trainer.device.startswith("cuda"):
         trainer.parts.fit_generators(wanted_generators(work.todo))
 
-    leaders: dict[
-        Any, str
-    ] = {}  # title of the first of the learners that train together
-    by_title: dict[str, str] = {}
+    # Learners that train together are named by the title of their first.
+    first_titles: dict[Any, str] = {}
+    group_of: dict[str, str] = {}
     for node in work.todo:
         title = node.spec.learner.title
-        if title not in by_title:
+        if title not in group_of:
             alike = trainer.parts.alike(node.spec.prefix(0))
-            by_title[title] = leaders.setdefault(alike, title)
+            group_of[title] = first_titles.setdefault(alike, title)
 
     def order(node: Node) -> tuple[str, int]:
-        return by_title[node.spec.learner.title], node.depth
+        """Return the group and the depth of a node; nodes with the same are trained together."""
+        return group_of[node.spec.learner.title], node.depth
 
     for _, nodes in groupby(sorted(work.todo, key=order), key=order):
         members = list(nodes)
@@ -226,7 +284,18 @@ def run_lanes(work: Work, trainer: "Trainer") -> None:
 
 
 def wanted_generators(nodes: Sequence[Node]) -> list[Node]:
-    """Return one node for every generator of a last site that nodes need."""
+    """Return one node for every generator to fit: that of a node's last site.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        Nodes to train.
+
+    Returns
+    -------
+    list of Node
+        For each (site, seed, generator) one node that needs it.
+    """
     from fcforge.experiments.site_loader import synthetic_name
 
     wanted = {}

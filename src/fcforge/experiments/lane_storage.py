@@ -1,4 +1,9 @@
-"""Lanes of the nodes of a run: their beginning, and their way to and from the store."""
+"""Lanes of the nodes of a run: how they begin, and how they are stored and read.
+
+A lane is one network among several that train in parallel: one order, seed and learner. A node is one site
+training of the prefix tree (`fcforge.experiments.plan`). A pool is a named set of subjects in the bank, the
+tensors of all subjects on the device.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -21,7 +26,7 @@ from fcforge.replay.bank import PoolName
 from fcforge.replay.state import counted
 from fcforge.training.start import pretrain, start_lane
 
-# addresses of the subjects that a state remembers, beside its tensors
+# Names of two further tensors in a stored lane: pool of each remembered subject, and its number in the pool.
 POOL = "pool"
 ITEM = "item"
 
@@ -42,7 +47,7 @@ class LaneStorage:
 
     # -- from the store ------------------------------------------------------------------------
     def first_lane(self, spec: RunSpec) -> Lane:
-        """Return the lane before the first site: untrained, or trained on the public subjects."""
+        """Return the lane of a run before its first site: untrained, or trained on public subjects."""
         learner = self.parts.learner(spec)
         view = self.parts.loader.public_view(spec)
         trained = self.pretrained(spec)
@@ -60,15 +65,15 @@ class LaneStorage:
         return spec.base_model is not None and self.parts.learner(spec).method.fits
 
     def pretrain(self, specs: Iterable[RunSpec], lanes: int = 1) -> None:
-        """Train the networks that runs begin with on their public subjects, and store them.
+        """Train the networks with which runs begin, on the runs' public subjects, and store them.
 
         Parameters
         ----------
         specs : iterable of RunSpec
-            Those without public subjects, those of scikit-learn pipelines, and those whose network
-            is stored, are passed over.
+            Runs without public subjects, runs of scikit-learn pipelines, and runs whose network is stored are
+            skipped.
         lanes : int
-            Most seeds trained side by side.
+            Largest number of seeds that train in parallel.
         """
         missing: dict[RunSpec, dict[Path, RunSpec]] = {}
         for spec in specs:
@@ -87,7 +92,7 @@ class LaneStorage:
                 self._pretrain_together({path: alike[path] for path in group})
 
     def _pretrain_together(self, specs: Mapping[Path, RunSpec]) -> None:
-        """Train the networks of specs that differ in their seed alone, and write them."""
+        """Train the networks of runs that differ in their seed alone, and write each to its path."""
         first = next(iter(specs.values()))
         model = self.parts.learner(first).model
         view = self.parts.loader.public_view(first)
@@ -99,6 +104,7 @@ class LaneStorage:
             write_tensors(path, lane.named())
 
     def _pretrained_path(self, spec: RunSpec) -> Path:
+        """Return the file of the pretrained network with which a run begins."""
         key = run_key(_alone(spec))
         return self.store.generators / f"pretrained-{key}.safetensors"
 
@@ -119,6 +125,7 @@ class LaneStorage:
         return lane._replace(state=self.parts.loader.from_places(lane.state, rows))
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
+        """Load the subjects of a pool into the bank, if they are not there."""
         if pool in self.parts.loader.bank:
             return
         spec = spec_of_pool(spec, pool)
@@ -130,15 +137,15 @@ class LaneStorage:
 
     # -- to the store --------------------------------------------------------------------------
     def memory_bytes(self, lane: Lane, held: Mapping[PoolName, int]) -> int:
-        """Return the bytes that a lane keeps beyond the network.
+        """Return the number of bytes that a lane's method keeps beside the network.
 
-        A remembered subject counts its FC edges; synthetic ones of a site together count no more
-        than the state of their generator, which the run folder holds instead of them.
+        A remembered subject counts with the bytes of its FC edges. The synthetic subjects of a site count with
+        no more than the state of their generator, from which they can be drawn again.
 
         Parameters
         ----------
         lane : Lane
-        held : mapping
+        held : mapping of PoolName to int
             Number of remembered subjects of each pool.
         """
         total = 0
@@ -148,7 +155,17 @@ class LaneStorage:
         return total + sum(v.numel() * v.element_size() for v in counted(lane.state))
 
     def write(self, node: Node, lane: Lane, seconds: float, log: Any = None) -> None:
-        """Evaluate a lane on every site and store the node, with the log of its training."""
+        """Evaluate a trained lane on every site and store its node.
+
+        Parameters
+        ----------
+        node : Node
+        lane : Lane
+        seconds : float
+            Time of the training.
+        log : optional
+            Log of the training, as JSON; None stores none.
+        """
         state, rows = self.parts.loader.to_places(lane.state)
         pools, pool, item = self.parts.loader.bank.address(rows)
         held = Counter(pools[k] for k in pool.tolist())
@@ -168,19 +185,31 @@ class LaneStorage:
         self.write_node(node, facts, scores, stored, log, network)
 
     def write_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
-        """Write scores, and tensors and a log where there are some."""
+        """Store a node.
+
+        Parameters
+        ----------
+        node : Node
+        facts : dict
+            Facts of the training, to which spec, parent and environment are added.
+        *arrays
+            Scores, then optionally tensors, log and network, as `Store.write_node` takes them.
+        """
         fixed = {"spec": node.spec.to_json(), "parent": node.parent}
         meta = {**fixed, **facts, "environment": describe(self.device)}
         self.store.write_node(node.key, meta, *arrays)
 
 
 def _alone(spec: RunSpec) -> RunSpec:
-    """Return the run that decides a pretrained network: fine-tuning of the model, before any site."""
+    """Return the run that identifies a pretrained network: fine-tuning of the model, before any site.
+
+    Runs of different methods and orders share a pretrained network if this run is equal.
+    """
     model = LearnerSpec(Component("finetune"), spec.learner.model)
     training = replace(spec.training, public_replay=0, public_pull=0.0)
     return replace(spec, learner=model, order=(), left_out=None, training=training)
 
 
 def edge_bytes(n_rois: int) -> int:
-    """Return the bytes of the FC edges of a subject."""
+    """Return the number of bytes of a subject's FC edges as float32."""
     return n_rois * (n_rois - 1) // 2 * 4

@@ -1,8 +1,8 @@
-"""Write the logs of a run's site trainings as one CSV table or as TensorBoard event files.
+"""Logs of a run's site trainings as one CSV table or as TensorBoard event files.
 
-Every node keeps the log of its own training (`fcforge.core.training_log`), written whole with its
-scores. Both formats are made from them and hold each (run, site) once, whatever was killed and
-continued.
+Every node (one site training) keeps the log of its own training (`fcforge.core.training_log`), written
+together with its scores. Both formats are made from the nodes' logs. So they hold every site of every run
+exactly once, also after runs that were killed and continued.
 """
 
 import csv
@@ -40,8 +40,8 @@ COLUMNS = (
     "value",
 )
 ALL_SITES = "(all sites)"  # site of a learner that is trained on all of them at once
-LONGEST = 200  # bytes of a folder's name; most systems allow 255
-SECONDS = 10.0  # between two looks for finished site trainings
+LONGEST = 200  # largest number of bytes in a folder's name; most systems allow 255
+SECONDS = 10.0  # time between two updates of the event files
 
 
 class LoggedSite(NamedTuple):
@@ -52,10 +52,10 @@ class LoggedSite(NamedTuple):
     spec : RunSpec
         The run, with its whole order.
     position : int
-        Place of the site in the order, from 0.
+        Position of the site in the order, counted from 0.
     site : str
     key : str
-        Node that was trained.
+        Key of the node that was trained.
     """
 
     spec: RunSpec
@@ -74,7 +74,7 @@ class LoggedSite(NamedTuple):
 
 
 def logged_sites(plan: Plan) -> Iterator[LoggedSite]:
-    """Yield every site of every run once; a model of all sites is trained and yielded once."""
+    """Yield every site of every run; a learner that trains once on all sites is yielded once per run."""
     for spec, keys in plan.runs:
         trained = keys[1:]
         if len(trained) > 1 and len(set(trained)) == 1:
@@ -113,18 +113,20 @@ def write_csv(store: Store, plan: Plan) -> None:
 
 
 def _row(one: LoggedSite, entry: Entry) -> tuple[str | int | float, ...]:
+    """Return the cells of an entry, in the order of `COLUMNS`."""
     run = one.spec.learner.title, one.spec.seed, ">".join(one.spec.order)
     place = one.position + 1, one.site
     return (*run, *place, entry.name, entry.past_site, entry.epoch, entry.value)
 
 
 def _cell(value: str | int | float) -> str | int | float:
+    """Return a value for the table; text that a spreadsheet would read as a formula is escaped."""
     return no_formula(printable(value)) if isinstance(value, str) else value
 
 
 # -- TensorBoard -----------------------------------------------------------------------------------
 def write_tensorboard(store: Store, plan: Plan) -> None:
-    """Write an event file for every finished (run, site) that has none yet."""
+    """Write an event file for every finished site of every run that has none yet."""
     whole, _ = store.complete(plan.nodes, checksums=False)
     for one in logged_sites(plan):
         path = event_path(store.root / LOG_PATHS["tensorboard"], one)
@@ -163,11 +165,24 @@ def folder_name(text: str) -> str:
 
 
 def _code(character: str) -> str:
+    """Return a character as its percent code, for example %2F."""
     return f"%{ord(character):02X}"
 
 
 def scalars(one: LoggedSite, entries: Sequence[Entry]) -> list[Scalar]:
-    """Return the entries with tags and with steps that go on from site to site."""
+    """Return the entries of a site's log as points of curves that run on from site to site.
+
+    Parameters
+    ----------
+    one : LoggedSite
+    entries : sequence of Entry
+
+    Returns
+    -------
+    list of Scalar
+        The step of a point is its epoch, counted from the beginning of the run. Epochs of a generator are
+        counted by themselves.
+    """
     fits = [e.epoch for e in entries if e.name.startswith(GENERATOR)]
     length = {True: max(fits, default=0), False: one.spec.training.epochs}
     made = []
@@ -184,9 +199,9 @@ def scalars(one: LoggedSite, entries: Sequence[Entry]) -> list[Scalar]:
 def exported(
     store: Store, plan: Plan, log: LogFormat | None, progress: Progress
 ) -> Iterator[tuple[Plan, Progress]]:
-    """Keep logs of all site trainings in the block and write them in a format.
+    """Log all site trainings inside the ``with`` block and write the logs in a format.
 
-    Event files appear while the block runs, the table when it ends, also by an error.
+    Event files are written while the block runs, the CSV table when it ends, also after an error.
 
     Parameters
     ----------
@@ -211,6 +226,7 @@ def exported(
     due = time.monotonic() + SECONDS
 
     def shown(done: int, total: int, last: str) -> None:
+        """Report progress, and write new event files from time to time."""
         nonlocal due
         progress(done, total, last)
         if log == "tensorboard" and time.monotonic() > due:

@@ -1,7 +1,7 @@
 """Files of trained networks: arrays as safetensors, everything else as JSON in their header.
 
-Nothing in a file is unpickled or run. Everything that is read is checked against the learner that
-the file names before it is used.
+Nothing in a file is unpickled or run. All content is checked against the learner that the file names before it
+is used. Shapes: n subjects, R ROIs, K classes.
 """
 
 import hashlib
@@ -33,9 +33,10 @@ from fcforge.training.start import untrained
 HEADER = "fcforge_network"
 DIGEST = "sha256"
 VERSION = 1
-MOST_BYTES = 4 << 30
+MOST_BYTES = 4 << 30  # size of a file that is read
 FOLDER = "networks"
-TOLERANCE = 1e-3  # of a correlation above 1 and of an asymmetry
+TOLERANCE = 1e-3  # largest excess of a correlation over 1, and largest asymmetry
+# errors that tensors of another shape, type or name cause
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 
 
@@ -75,12 +76,18 @@ class TrainedNetwork:
         )
 
     def scores(self, fc: np.ndarray) -> np.ndarray:
-        """Return what a run stores of a subject: P(patient) (n,), P of each class, or a number.
+        """Return the scores of subjects, as a run stores them.
 
         Parameters
         ----------
         fc : ndarray of shape (n, R, R)
             Pearson correlation matrices, ROIs in the order of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Probability of being a patient (n,) for two classes, of each class for more (n, K); the predicted
+            number (n,) for a numeric target.
         """
         model = self.learner.model
         inputs = model.prepare(self._checked(fc))
@@ -90,7 +97,7 @@ class TrainedNetwork:
         return values if self.target.classes else self.target.restored(values)
 
     def predict_proba(self, fc: np.ndarray) -> np.ndarray:
-        """Return the probability of each class, shape (n, classes)."""
+        """Return the probability of each class (n, K) for FC matrices (n, R, R)."""
         if not self.target.classes:
             raise ConfigError(
                 f"'{self.target.name}' is a number, which has no class probabilities.",
@@ -100,7 +107,7 @@ class TrainedNetwork:
         return np.stack([1 - p, p], 1) if p.ndim == 1 else p
 
     def predict(self, fc: np.ndarray) -> np.ndarray:
-        """Return the class of each subject as a number from 0, or the predicted number."""
+        """Return the class of each subject, numbered from 0, or the predicted number (n,)."""
         if not self.target.classes:
             return self.scores(fc)
         return self.predict_proba(fc).argmax(1)
@@ -130,10 +137,10 @@ class TrainedNetwork:
 def network_file(
     spec: RunSpec, learner: Learner, lane: Lane, cohort: Cohort
 ) -> bytes | None:
-    """Return the file of a lane's network; None if prediction needs subjects of the bank.
+    """Return the content of a network's file.
 
-    A method that predicts with the network alone leaves its state, and so all that it remembers
-    of subjects, out of the file.
+    If the method predicts with the network alone, its state is left out, and so everything that it remembers
+    of subjects.
 
     Parameters
     ----------
@@ -141,7 +148,13 @@ def network_file(
         Its order holds the sites learned.
     learner : Learner
     lane : Lane
+        The trained network (a lane is one network of a training).
     cohort : Cohort
+
+    Returns
+    -------
+    bytes or None
+        None if prediction needs remembered subjects, which a file must not hold.
     """
     from safetensors.torch import save
 
@@ -165,6 +178,7 @@ def network_file(
 
 
 def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of a header and of names, types, shapes and values of tensors."""
     digest = hashlib.sha256(header.encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
@@ -190,9 +204,9 @@ def keeping_networks(plan: Plan) -> Plan:
 
 
 def without_network(store: Store, plan: Plan) -> int:
-    """Return the number of runs without a network.
+    """Return the number of runs whose network is not stored.
 
-    They were trained before networks were to be kept, or their learner has none.
+    They were trained without ``--keep-networks``, or their learner has no network.
     """
     last = [store.folder(keys[-1]) for _, keys in plan.runs]
     return sum(not (folder / NETWORK).is_file() for folder in last)
@@ -214,7 +228,7 @@ def export_networks(store: Store, plan: Plan) -> None:
 
 # -- reading ---------------------------------------------------------------------------------------
 def load_network(path: str | Path, *, allow_code: bool = False) -> TrainedNetwork:
-    """Return a network that ``fcforge run --keep-networks`` has stored.
+    """Read a network that ``fcforge run --keep-networks`` has stored.
 
     Parameters
     ----------
@@ -264,7 +278,7 @@ def load_network(path: str | Path, *, allow_code: bool = False) -> TrainedNetwor
 
 
 def _contents(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return header and tensors; `DataError` if they are not as they were written."""
+    """Return header and tensors of a file; raise `DataError` if it is damaged or no network."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -295,7 +309,7 @@ def _contents(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def _learner(
     spec: LearnerSpec, n_rois: int, target: Target, allow_code: bool
 ) -> Learner:
-    """Return the learner of a file."""
+    """Build the learner that a file names; raise `ConfigError` if it needs code that is not allowed."""
     parts = [part for part in (spec.method, spec.model, spec.generator) if part]
     outside = [part.name for part in parts if ":" in part.name]
     if outside and not allow_code:
@@ -308,7 +322,7 @@ def _learner(
 
 
 def _lane(learner: Learner, tensors: Mapping[str, Tensor]) -> Lane:
-    """Return the lane of a file; `DataError` unless it fits the learner."""
+    """Return the lane whose tensors a file holds; raise `DataError` unless they fit the learner."""
     fresh = untrained(learner.model, 0, "cpu").named()
     network = {k: v.shape for k, v in tensors.items() if not k.startswith("state/")}
     if network != {k: v.shape for k, v in fresh.items()}:
@@ -324,7 +338,7 @@ def _lane(learner: Learner, tensors: Mapping[str, Tensor]) -> Lane:
 
 
 def _require_scores(network: TrainedNetwork) -> None:
-    """Raise `DataError` unless the network gives a finite score."""
+    """Raise `DataError` unless the network gives finite scores for one test matrix."""
     try:
         scores = network.scores(np.eye(network.n_rois, dtype=np.float32)[None])
     except FCForgeError:

@@ -17,7 +17,20 @@ Orders = Literal["all"] | int | tuple[tuple[str, ...], ...]
 
 
 def list_orders(asked: Orders, sites: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the site orders of a config, checked against the dataset's sites."""
+    """Return the site orders of a config, checked against the dataset's sites.
+
+    Parameters
+    ----------
+    asked : "all", int or tuple of orders
+        All orders, a number of random ones, or the orders themselves.
+    sites : sequence of str
+        All sites of the dataset.
+
+    Raises
+    ------
+    ConfigError
+        If an order has unknown or repeated sites, or there are too many orders.
+    """
     if asked == "all" or isinstance(asked, int):
         return _pick_orders(sites, asked)
     known = f"The dataset has: {', '.join(sites)}."
@@ -34,7 +47,7 @@ def list_orders(asked: Orders, sites: Sequence[str]) -> list[tuple[str, ...]]:
 def _pick_orders(
     sites: Sequence[str], wanted: Literal["all"] | int
 ) -> list[tuple[str, ...]]:
-    """Return all orders, or that many different random ones, equal on every machine."""
+    """Return all orders, or `wanted` different random ones, which are the same on every machine."""
     there_are = math.factorial(len(sites))
     n = there_are if wanted == "all" else wanted
     if not 1 <= n <= there_are:

@@ -1,12 +1,14 @@
-"""Any scikit-learn estimator as a row of the table: named in a config, or handed over in Python.
+"""Any scikit-learn estimator as a row of the results table: named in a config, or given as a Python object.
 
-The estimator is made afresh for every node and trained on what its `keeps` allows: the training
-parts of all sites so far at once (``cumulative``), of the last site alone (``independent``), or of
-one site after another by its own ``partial_fit``. It is never stored, as that would take a pickle:
-a node of ``partial_fit`` walks through its sites from the first.
+For every node (one site training) a new estimator is made. Its setting `keeps` decides what it is trained on:
+the training parts of all sites so far at once (``cumulative``), of the last site alone (``independent``), or
+of one site after another by its own ``partial_fit``. It is never stored, because that would need a pickle. So
+a node of ``partial_fit`` is trained on all its sites again, from the first.
 
 With ``site = true`` it receives the subjects' sites by scikit-learn's metadata routing, so that
-`fcforge.estimator.SiteHarmoniser` can stand before a classifier.
+`fcforge.estimator.SiteHarmoniser` can precede a classifier.
+
+Shapes: n subjects, R ROIs, K classes.
 """
 
 import hashlib
@@ -30,29 +32,28 @@ from fcforge.core.subjects import FCBatch, Site
 from fcforge.core.target import TWO_CLASSES, Target
 
 PIPELINE = "pipeline"  # method and model of such a row
-_HANDED: dict[
-    str, Any
-] = {}  # estimators given as objects, by the hash of their settings
+# estimators given as Python objects, by the hash of their settings
+_HANDED: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
 class Pipeline(Checked):
-    """Settings that decide the row of an estimator.
+    """Settings of a row with an estimator.
 
     Attributes
     ----------
     estimator : str
-        ``module:function`` (or class), or the class of an object that was handed over.
+        ``module:function`` (or class), or the class of an estimator that was given as an object.
     keeps : {"cumulative", "independent", "partial_fit"}
+        Sites on which it is trained: all so far, the last, or one after the other.
     input : {"edges", "matrices"}
-        FC as (n, R (R - 1) / 2), below the diagonal in nilearn's order, or as (n, R, R).
+        FC as (n, R (R - 1) / 2), the entries below the diagonal in nilearn's order, or as (n, R, R).
     site : bool
         Whether it is given ``site=``, the subjects' sites, when it is fitted and when it scores.
     folder : str
-        Where the module may lie; does not count.
+        Folder that may hold the module. It does not enter the key of a run.
     sha256 : str
-        Of the module's source and the estimator's settings, so that another estimator is
-        another run.
+        Hash of the module's source and the estimator's settings, by which a changed estimator is another run.
     """
 
     kind: ClassVar[str] = "learner"
@@ -89,7 +90,10 @@ class Pipeline(Checked):
         return clone(made, safe=False)
 
     def require(self, target: Target) -> None:
-        """Raise `ConfigError` unless it can be made, and fits the target."""
+        """Raise `ConfigError` unless it can be made and is of the target's kind.
+
+        A regressor is needed for a number, a classifier for classes.
+        """
         from sklearn.base import is_regressor
 
         if is_regressor(self.make()) != (target.kind == "number"):
@@ -100,14 +104,23 @@ class Pipeline(Checked):
 
 
 def pipeline_of(learner: LearnerSpec) -> Pipeline | None:
-    """Return the pipeline of a row; None if the row is a method of the registry."""
+    """Return the pipeline of a row; None if the row has a method of fcforge instead."""
     return (
         Pipeline(**learner.method.params) if learner.method.name == PIPELINE else None
     )
 
 
 def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> LearnerSpec:
-    """Return the learner of a ``[[learner]]`` that names an estimator.
+    """Return the learner of a row ``[[learner]]`` with an estimator.
+
+    Parameters
+    ----------
+    table : mapping
+        The row.
+    where : str
+        Its place in the config, for errors.
+    folder : Path
+        Folder of the config, which may hold the module.
 
     Raises
     ------
@@ -141,7 +154,10 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
 
 
 def _described(value: Any) -> str:
-    """Class and settings of an estimator, and of what is in them: the same in every process."""
+    """Return a text of an estimator's class and settings, nested ones included.
+
+    It is the same in every process, which `repr` is not for functions and arrays.
+    """
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{k!r}: {_described(v)}' for k, v in sorted(value.items()))}}}"
     if isinstance(value, (list, tuple)):
@@ -160,10 +176,10 @@ def _described(value: Any) -> str:
 
 
 def _module(name: str, folder: str) -> ModuleType:
-    """Import the module of that name: the .py file in the folder as it is now, else installed."""
+    """Import a module: the present content of its .py file in the folder, else the installed one."""
     beside = Path(folder, f"{name}.py")
     if folder and folder not in sys.path:
-        sys.path.append(folder)  # for what the module itself imports
+        sys.path.append(folder)  # for modules that this one imports
     spec = None
     if beside.is_file():
         spec = util.spec_from_file_location(f"_fcforge_{name}", beside)
@@ -175,7 +191,7 @@ def _module(name: str, folder: str) -> ModuleType:
 
 
 def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
-    """Raise `ConfigError` unless it is an instance that can be trained and can score."""
+    """Raise `ConfigError` unless the estimator is an instance that can be trained and can score."""
     from sklearn.base import is_regressor
 
     learns = "partial_fit" if pipeline.keeps == "partial_fit" else "fit"
@@ -200,13 +216,29 @@ def train(
     order: Sequence[str],
     target: Target = TWO_CLASSES,
 ) -> Any:
-    """Return the estimator, trained on the training parts of some sites.
+    """Return a new estimator, trained on the training parts of some sites.
 
     All are given to it at once, unless it learns by ``partial_fit``. Every ``random_state`` that
     is None is set from the seed and the order.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    parts : mapping of site to FCBatch
+        Training subjects.
+    seed : int
+        Seed of the run.
+    order : sequence of str
+        Sites of the run so far.
+    target : Target
+
+    Raises
+    ------
+    FCForgeError
+        If the estimator raises an error.
     """
     estimator = pipeline.make()
-    # by partial_fit one estimator goes from site to site
+    # by partial_fit the same estimator goes from site to site, so its seed must not change
     names = () if pipeline.keeps == "partial_fit" else order
     _seed(estimator, derive(seed, *names, PIPELINE) % 2**32)
     try:
@@ -222,6 +254,7 @@ def train(
 def _fit(
     estimator: Any, pipeline: Pipeline, parts: Mapping[str, FCBatch], target: Target
 ) -> None:
+    """Fit an estimator to the training parts of some sites, by site in `parts`."""
     if pipeline.keeps == "partial_fit":
         known = {"classes": [*range(target.outputs)]} if target.classes else {}
         for part in parts.values():
@@ -235,7 +268,7 @@ def _fit(
 
 
 def _seed(estimator: Any, number: int) -> None:
-    """Set every ``random_state`` that is None, of the estimator and of what is in it."""
+    """Set every ``random_state`` that is None, of the estimator and of estimators inside it."""
     if hasattr(estimator, "get_params"):
         for name, value in estimator.get_params().items():
             if value is None and name.rpartition("__")[2] == "random_state":
@@ -252,6 +285,7 @@ def _metadata(pipeline: Pipeline, sites: np.ndarray) -> Iterator[dict[str, np.nd
 
 
 def _inputs(batch: FCBatch, pipeline: Pipeline) -> np.ndarray:
+    """Return the estimator's input for n subjects: edges (n, R (R - 1) / 2) or matrices (n, R, R)."""
     fc = batch.fc.numpy().astype(np.float64)
     below = np.tril_indices(fc.shape[-1], -1)
     return fc[:, below[0], below[1]] if pipeline.input == "edges" else fc
@@ -265,7 +299,20 @@ def scores_after(
     sites: Mapping[str, Site],
     target: Target = TWO_CLASSES,
 ) -> dict[str, np.ndarray]:
-    """Return the scores of all test subjects after the estimator has learned from some parts."""
+    """Train an estimator and return its scores for the test subjects of all sites.
+
+    Parameters
+    ----------
+    pipeline, parts, seed, order, target
+        As for `train`. Without parts the scores are those before training.
+    sites : mapping of name to Site
+        All sites of the run.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_test,) or (n_test, K)
+        Scores by site.
+    """
     by_site = {}
     fitted = train(pipeline, parts, seed, order, target) if parts else None
     for name, site in sites.items():
@@ -277,7 +324,10 @@ def scores_after(
 
 
 def uninformed_scores(n: int, target: Target) -> np.ndarray:
-    """Return scores of n subjects before training: equal classes, or the middle of the range."""
+    """Return scores of n subjects before training.
+
+    They are equal probabilities of all classes, or the middle of a numeric target's range.
+    """
     if target.kind == "more classes":
         return np.full((n, target.outputs), 1 / target.outputs, np.float32)
     return np.full(n, 0.5 if target.classes else 0.0, np.float32)
@@ -292,8 +342,29 @@ def scores(
 ) -> np.ndarray:
     """Return the scores of a site's subjects: probabilities, or a predicted number.
 
-    P(patient) (n,) without probabilities is the logistic function of the decision function; of
-    more classes (n, K) its softmax.
+    An estimator without probabilities gets the logistic function of its decision function, or the softmax for
+    more than two classes.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Fitted.
+    pipeline : Pipeline
+    batch : FCBatch
+        Subjects to score.
+    site : str
+        Their site.
+    target : Target
+
+    Returns
+    -------
+    ndarray of shape (n,) or (n, K), float32
+        Probability of being a patient (n,) for two classes, of each class for more (n, K); else a number (n,).
+
+    Raises
+    ------
+    FCForgeError
+        If the estimator returns another shape, or values that are not finite.
     """
     n = len(batch)
     names = ("predict_proba", "decision_function") if target.classes else ("predict",)
@@ -320,7 +391,7 @@ def scores(
 
 
 def _probabilities(decision: np.ndarray) -> np.ndarray:
-    """Softmax (n, K) of decision functions (n, K), or of those of two classes (n,)."""
+    """Return probabilities (n, K) from decision functions (n, K), or (n,) for two classes."""
     odds = np.clip(decision, -50, 50)
     if odds.ndim == 1:
         odds = np.stack([np.zeros(len(odds)), odds], 1)

@@ -1,4 +1,8 @@
-"""The prefix tree of an experiment: runs with a common prefix share the training of that prefix."""
+"""The prefix tree of an experiment: runs that begin with the same sites share the training of these.
+
+A run is one learner on one order of sites with one seed. A prefix is the beginning of an order. A node of the
+tree is the training of one site, after the sites of its prefix.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -20,15 +24,16 @@ class Node:
     key : str
         Name of the node's folder.
     spec : RunSpec
-        Its order is the node's prefix; the empty prefix is the untrained network.
+        Its order is the node's prefix; the empty prefix stands for the untrained network.
     parent : str or None
         Key of the node to continue from; None starts from the untrained network.
     shown : int
-        How many of its last sites the parent has not seen. The model after the last of them is
-        wanted, those in between are not (`cumulative`, or a set of sites that no run asks for):
-        there the method only takes in the site's subjects.
+        Number of its last sites that the parent has not seen. Only the model after the last of them is
+        needed. To those before, the method is shown without training, so that it can store subjects. This is
+        more than 1 for learners that train from scratch (`cumulative`), and where no run needs the nodes in
+        between.
     continued : bool
-        Whether a later node of the plan starts from this one, so that its state is stored.
+        Whether a later node of the plan starts from this one; if so, its state is stored.
     logged : bool
         Whether its folder keeps a log of the training (`fcforge.training.logging`).
     kept : bool
@@ -45,24 +50,39 @@ class Node:
 
     @property
     def title(self) -> str:
-        """Learner and sites so far, for progress."""
+        """Learner and sites so far, for messages of progress."""
         return f"{self.spec.learner.title} {'>'.join(self.spec.order)}"
 
     @property
     def depth(self) -> int:
-        """Number of sites seen."""
+        """Number of sites learned; 0 for the untrained network."""
         return len(self.spec.order)
 
 
 def trainings(nodes: Iterable[Node]) -> int:
-    """Return the number of nodes that train; untrained networks are only scored."""
+    """Return the number of nodes that are trainings; untrained networks are only evaluated."""
     return sum(node.depth > 0 for node in nodes)
 
 
 def canonical(
     prefix: Sequence[str], depends_on: str, sites: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the prefix that decides a model: itself, its sorted set, its last site, or all sites."""
+    """Return the representative of all prefixes that give the same model.
+
+    Parameters
+    ----------
+    prefix : sequence of str
+        Sites learned, in order.
+    depends_on : {"order", "set", "site", "all"}
+        What the model depends on (`fcforge.methods.Method`).
+    sites : sequence of str
+        All sites of the dataset.
+
+    Returns
+    -------
+    tuple of str
+        The prefix itself, its sites sorted, its last site, or all sites.
+    """
     if not prefix:
         return ()
     decide = {"site": prefix[-1:], "set": sorted(prefix), "all": sorted(sites)}
@@ -71,13 +91,14 @@ def canonical(
 
 @dataclass(frozen=True)
 class Plan:
-    """Nodes to train, shallow first, and the nodes that make up each run.
+    """Nodes to train, and the nodes that make up each run.
 
     Attributes
     ----------
     nodes : dict of key to Node
-    stages : list of (RunSpec, tuple of node keys)
-        For each run the untrained node followed by the node of every stage.
+        Nodes with few sites first.
+    stages : list of (RunSpec, tuple of str)
+        For each run the key of its untrained node, followed by the keys of its nodes after each site.
     """
 
     nodes: dict[str, Node]
@@ -89,7 +110,7 @@ class Plan:
         return [(spec, keys) for spec, keys in self.stages if spec.left_out is None]
 
     def nodes_of_learners(self) -> dict[str, set[str]]:
-        """Return the keys of the nodes of every learner's runs, by its title."""
+        """Return the keys of all nodes of each learner's runs, by the learner's title."""
         keys_of_title: dict[str, set[str]] = defaultdict(set)
         for spec, keys in self.runs:
             keys_of_title[spec.learner.title].update(keys)
@@ -97,12 +118,12 @@ class Plan:
 
     @property
     def trainings(self) -> int:
-        """Site trainings with shared prefixes (`joint` counts one)."""
+        """Number of site trainings, shared ones counted once."""
         return trainings(self.nodes.values())
 
     @property
     def words(self) -> str:
-        """Numbers of runs and of site trainings, in words."""
+        """Numbers of runs and of site trainings, as text."""
         trainings = counted(self.trainings, "site training")
         return f"{counted(len(self.runs), 'run')} = {trainings}"
 
@@ -118,6 +139,7 @@ def make_plan(
     Parameters
     ----------
     specs : sequence of RunSpec
+        The runs.
     sites : sequence of str
         All sites of the dataset.
     traits : mapping of str to Traits, optional
@@ -133,6 +155,7 @@ def make_plan(
     nodes: dict[str, Node] = {}
 
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
+        """Add the node of a run after the sites of `prefix`, with its parents, and return its key."""
         learner_traits = traits_of(spec.learner, traits)
         node_spec = replace(
             spec, order=canonical(prefix, learner_traits.depends_on, sites)
@@ -171,7 +194,14 @@ def stored_runs(plan: Plan) -> list[dict[str, Any]]:
 def read_stored_runs(
     stored: Sequence[Mapping[str, Any]], specs: Sequence[RunSpec]
 ) -> Plan:
-    """Return the plan that `stored_runs` has written; its nodes are known by key and depth.
+    """Return the plan that `stored_runs` has written; its nodes have keys and specs, but no parents.
+
+    Parameters
+    ----------
+    stored : sequence of mapping
+        From `stored_runs`.
+    specs : sequence of RunSpec
+        The runs of the experiment, in the same order.
 
     Raises
     ------
@@ -192,6 +222,7 @@ def read_stored_runs(
 
 
 def _label(spec: RunSpec) -> dict[str, Any]:
+    """Return what distinguishes a run from the others of its experiment, as JSON."""
     return {
         "learner": spec.learner.title,
         "order": list(spec.order),
@@ -201,10 +232,17 @@ def _label(spec: RunSpec) -> dict[str, Any]:
 
 
 def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> dict[str, Node]:
-    """Return the nodes that runs ask for or that several others begin with, shallow first.
+    """Return the nodes that are needed, those with few sites first.
 
-    A set of sites is learned in one order, whose prefixes few runs ask for: what only one later
-    node begins with is left to that node.
+    A node is needed if it is part of a run, or if several others start from it. Other nodes are prefixes of a
+    sorted set of sites, from which a single node starts: this node then learns their sites, too
+    (`Node.shown`).
+
+    Parameters
+    ----------
+    nodes : mapping of key to Node
+    asked : container of str
+        Keys of the nodes that are part of runs.
     """
     children = Counter(node.parent for node in nodes.values())
     spare = {key for key in nodes if key not in asked and children[key] == 1}

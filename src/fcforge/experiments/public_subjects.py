@@ -1,4 +1,7 @@
-"""Public subjects of a run: loaded, compared with the tested ones, and fitted."""
+"""Public subjects of a run: they are loaded, compared with the tested ones, and a base model is fitted.
+
+Tested subjects are those of the run's own sites; a base model is a linear model of the public subjects.
+"""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -27,7 +30,7 @@ class Public:
     Attributes
     ----------
     subjects : PublicSubjects
-        Confounds removed.
+        With confounds removed.
     confounds : Confounds or None
         Fitted on the public subjects; applied to every site.
     """
@@ -42,17 +45,20 @@ class Public:
 
 
 def resolve_public(wanted: Component, tested: Cohort) -> BaseModelSpec:
-    """Return the public subjects that a config asks for.
+    """Return the dataset of a run's public subjects with their sites and digest.
 
     Parameters
     ----------
     wanted : Component
-        The run's own dataset with other sites (``sites = "others"``: all that are not tested), or
-        another dataset.
+        Dataset that the config states: the run's own with other sites (``sites = "others"`` for all that are
+        not tested), or another one.
     tested : Cohort
+        Subjects of the run.
 
     Raises
     ------
+    ConfigError
+        If no site is left, or the two datasets have different targets.
     DataError
         If a public subject is among the tested ones.
     """
@@ -79,13 +85,14 @@ def resolve_public(wanted: Component, tested: Cohort) -> BaseModelSpec:
 
 @lru_cache(maxsize=2)
 def _load(dataset: Component) -> Cohort:
+    """Load and check a dataset of public subjects, without duplicate scans; cached."""
     people = load_dataset(dataset)
     require_valid(people, to_split=False)
     return without_duplicates(people)[0]
 
 
 def load_public(spec: BaseModelSpec) -> Cohort:
-    """Return the public subjects, without the second of two duplicate scans."""
+    """Return the public subjects; of two duplicate scans only the first."""
     return _load(spec.dataset)
 
 
@@ -112,7 +119,7 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
 
 
 def fit_public(spec: BaseModelSpec, remove: tuple[str, ...]) -> Public:
-    """Fit confound model and base model of a run on its public subjects.
+    """Fit the confound model and the base model of a run to its public subjects.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Check, plan and train an experiment, as `fcforge run` does."""
+"""Checking, planning and training of an experiment, as `fcforge run` does it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -28,7 +28,18 @@ from fcforge.experiments.work import Progress, Work
 
 @dataclass(frozen=True)
 class Prepared:
-    """Experiment that has passed every check that needs no training."""
+    """Experiment that has passed every check that needs no training.
+
+    Attributes
+    ----------
+    experiment : Experiment
+    cohort : Cohort
+        Its data.
+    plan : Plan
+        Its prefix tree.
+    data_sha256 : str
+        Digest of the data.
+    """
 
     experiment: Experiment
     cohort: Cohort
@@ -37,7 +48,19 @@ class Prepared:
 
 
 def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
-    """Load the data (unless given), check them, build every learner once, plan the prefix tree."""
+    """Load and check the data of an experiment, check that its learners can be built, and plan its runs.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    cohort : Cohort, optional
+        Its data; by default they are loaded.
+
+    Raises
+    ------
+    FCForgeError
+        If the data are not usable, or a learner cannot be built or cannot learn the target.
+    """
     from fcforge.methods import build_learner, require_kind
 
     import_dataset(experiment.dataset)
@@ -68,11 +91,20 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
 
 
 def open_store(prepared: Prepared, out: str | Path) -> Store:
-    """Return the run folder of an experiment: new, or of the same experiment again.
+    """Return the run folder of an experiment, which is new or holds the same experiment.
 
-    More learners, seeds or orders may be added to a folder; stored nodes are used. A folder with
-    other data or another experiment is refused, because its results would silently drop out of the
-    report.
+    Learners, seeds or orders may be added to a folder; stored nodes are used again.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    out : path
+
+    Raises
+    ------
+    StoreError
+        If the folder holds other data or another experiment, whose results would silently disappear from the
+        report.
     """
     store = Store(out)
     if (store.root / "experiment.json").is_file():
@@ -84,7 +116,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
 
 
 def _refuse_foreign(store: Store) -> None:
-    """Raise `StoreError` for a file, or a folder with other things than a run."""
+    """Raise `StoreError` if the path is a file, or a folder that is no run folder."""
     if store.is_foreign() and not (store.root / "experiment.json").is_file():
         raise StoreError(
             "this is a file, or a folder that holds other things than a run.",
@@ -110,7 +142,10 @@ def _experiment_json(prepared: Prepared) -> dict[str, Any]:
 
 
 def _refuse_another(store: Store, prepared: Prepared) -> None:
-    """Raise `StoreError` unless the experiments share a row, and shared rows share nodes."""
+    """Raise `StoreError` if a run folder holds another experiment.
+
+    The same experiment has at least one learner in common, and common learners have common nodes.
+    """
     stored, plan, environment = stored_plan(store)
     maker = environment.get("fcforge", "an earlier one")
     if maker != MADE_BY:
@@ -131,7 +166,7 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
         raise StoreError(text, where=store.root, do=hint)
 
 
-MOST_LANES = 128  # trained together on a GPU; more lanes gain little
+MOST_LANES = 128  # networks that train in parallel on a GPU; more gain little
 
 
 def run_experiment(
@@ -143,19 +178,20 @@ def run_experiment(
     group: int | None = None,
     progress: Progress = lambda done, total, title: None,
 ) -> None:
-    """Train every node that the store does not hold yet, or holds damaged.
+    """Train every node that is missing or damaged in a run folder.
 
     Parameters
     ----------
     prepared : Prepared
     store : Store
     jobs : int, optional
-        Worker processes; all cores by default.
+        Number of worker processes; all cores by default.
     device : str
     group : int, optional
-        Most lanes trained together in this process. By default a CPU uses worker processes.
+        Largest number of lanes (networks that train in parallel) in this process. By default a CPU uses worker
+        processes instead.
     progress : callable
-        Called with the number of site trainings done, their total, and the last one.
+        Called with the number of site trainings done, their total, and a description of the last one.
     """
     work = Work(prepared.plan, store, progress)
     if device == "cpu" and group is None:
@@ -168,7 +204,9 @@ def run_experiment(
 
 @contextmanager
 def training_store(prepared: Prepared, folder: str | Path) -> Iterator[Store]:
-    """Yield the run folder of an experiment, locked for this command and without leftovers.
+    """Yield the run folder of an experiment, locked for this command.
+
+    Temporary files that killed commands have left are deleted.
 
     Raises
     ------
@@ -190,20 +228,26 @@ def train(
     *,
     keep_networks: bool = False,
 ) -> Store:
-    """Train what the run folder does not hold yet, or holds damaged.
+    """Train every node that is missing or damaged in a run folder, as `fcforge run` does.
 
     Parameters
     ----------
     prepared : Prepared
     folder : Path
+        Run folder.
     place : Place
         Device, worker processes or cluster.
     progress : callable
-        Called with the number of site trainings done, their total, and the last one.
+        Called with the number of site trainings done, their total, and a description of the last one.
     log : {"csv", "tensorboard"}, optional
-        Keep a log of every site training and write it into the folder in this format.
+        Format of the log of every site training; None logs nothing.
     keep_networks : bool
-        Keep the trained network of every run (`fcforge.experiments.networks`).
+        Whether to store the trained network of every run (`fcforge.experiments.networks`).
+
+    Returns
+    -------
+    Store
+        The run folder.
     """
     from fcforge.experiments.cluster import open_cluster, run_on
 

@@ -27,15 +27,20 @@ APART = ("dataset", "data_sha256", "learner", "base_model", "own_threshold")
 
 
 def run_key(spec: RunSpec) -> str:
-    """Return the key of a run, 16 hex digits, which names the folder of its last node.
+    """Return the key of a run, which names the folder of its last node.
 
     Titles do not enter it, nor does the path of a dataset whose content is known.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits.
     """
     return digest(run_identity(spec))
 
 
 def run_identity(spec: RunSpec) -> dict[str, Any]:
-    """Return everything that decides the numbers of a run, as plain values."""
+    """Return everything on which the numbers of a run depend, as JSON; its hash is the key."""
     settings = identity(spec)
     for name in APART:
         settings.pop(name, None)
@@ -49,18 +54,19 @@ def run_identity(spec: RunSpec) -> dict[str, Any]:
 
 
 def base_model_identity(spec: BaseModelSpec) -> dict[str, Any]:
-    """Return what decides the base model of a run: public data and the settings' defaults."""
+    """Return what the base model of a run depends on: public data and default settings."""
     data = spec.sha256 or _component(spec.dataset)
     return {"data": data, "settings": identity(BaseModelSettings())}
 
 
 def _component(component: Component) -> dict[str, Any]:
+    """Return a component's name and settings as one dictionary."""
     return {"name": component.name, **component.params}
 
 
 @lru_cache(maxsize=4096)
 def learner_identity(learner: LearnerSpec) -> Mapping[str, Any]:
-    """Return what decides a learner: its parts by name, with settings that are no defaults.
+    """Return what a learner depends on: its parts by name, with settings that differ from defaults.
 
     Its training settings and its use of the base model are settings of the run.
     """
@@ -126,7 +132,7 @@ def keys_of_specs(stored: Mapping[str, RunSpec]) -> Callable[[RunSpec], str]:
 
 
 def _without_labels(spec: RunSpec) -> RunSpec:
-    """Return the spec without what changes no number: titles, places of files."""
+    """Return a run without what changes no number, that is, titles and paths of files."""
     learner = spec.learner
     method = learner.method
     if "folder" in method.params:

@@ -1,4 +1,8 @@
-"""Sites, public subjects, learners and generators that the runs of a dataset share."""
+"""Sites, public subjects, learners and generators that the runs of a dataset share.
+
+A `RunSpec` states a run, or its beginning: the last site of its order is the one to learn. A lane is one
+network among several that train in parallel: one order, seed and learner.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +30,16 @@ from fcforge.training.lanes import Job
 
 
 class SiteKey(NamedTuple):
-    """Everything that decides the sites of a dataset, split and without confounds."""
+    """Everything on which the sites of a dataset depend after the split and the removal of confounds.
+
+    Attributes
+    ----------
+    seed : int
+    conditions : str
+        Digest of further settings (`site_conditions`).
+    fitted_on : tuple of str
+        Sites on which the confound model is fitted; empty if it does not depend on sites.
+    """
 
     seed: int
     conditions: str
@@ -34,14 +47,14 @@ class SiteKey(NamedTuple):
 
 
 class LearnerKey(NamedTuple):
-    """Everything that decides a learner of a dataset, beside its generator."""
+    """Everything on which a learner of a dataset depends, except its generator."""
 
     method: Component
     model: Component
 
 
 class RunParts:
-    """Builds each part of a dataset's runs once: sites, public subjects, learners, evaluators.
+    """Parts of a dataset's runs, each made once: sites, public subjects, learners, evaluators.
 
     Parameters
     ----------
@@ -62,10 +75,12 @@ class RunParts:
         self._public: dict[tuple[BaseModelSpec | None, tuple[str, ...]], Public] = {}
 
     def sites(self, spec: RunSpec) -> dict[str, Site]:
-        """Return the sites of a seed, split and without confounds."""
+        """Return the sites of a run by name, split by its seed, with confounds removed."""
         key = _site_key(spec)
         if key not in self._sites:
-            if spec.fitted_on:  # one set of sites for every prefix: keep the last few
+            if (
+                spec.fitted_on
+            ):  # every prefix has sites of its own: only the last few are cached
                 _forget_oldest(self._sites, 6)
                 _forget_oldest(self._evaluators, 6)
             split = make_sites(self.cohort, spec.seed, spec)
@@ -78,9 +93,9 @@ class RunParts:
     def _without_confounds(
         self, spec: RunSpec, sites: dict[str, Site]
     ) -> dict[str, Site]:
-        """Remove the effect of the confounds from every scan.
+        """Return sites with the effect of the confounds removed from every scan.
 
-        It is estimated on the public subjects, or without a base model on the sites so far.
+        The effect is estimated on the public subjects, or, without a base model, on the sites so far.
         """
         step = None
         if spec.fitted_on:
@@ -101,7 +116,7 @@ class RunParts:
         return self._public[key]
 
     def learner(self, spec: RunSpec) -> Learner:
-        """Return the learner of a spec; equal learners share one object and its prepared inputs."""
+        """Return the learner of a run; runs with equal learners share one object, which caches inputs."""
         key = learner_key(spec)
         if key not in self._learners:
             import_parts(spec.learner)
@@ -111,10 +126,10 @@ class RunParts:
         return self._learners[key]
 
     def alike(self, spec: RunSpec) -> tuple[RunSpec, Method | None]:
-        """Return what runs must agree in to train their last site as lanes of one training.
+        """Return a value that is equal for runs whose last site can be trained in parallel.
 
-        They may differ in seed, sites before the last, and factors of the method
-        (`Method.factors`). Two runs of a scikit-learn estimator never train together.
+        Such runs may differ in seed, in the sites before the last, and in loss weights of the method
+        (`Method.factors`). Runs of a scikit-learn estimator never train in parallel.
         """
         if pipeline_of(spec.learner):
             return replace(spec, order=(), seed=0), None
@@ -125,7 +140,7 @@ class RunParts:
         return shared, self.learner(spec).method.without_factors()
 
     def evaluator(self, spec: RunSpec) -> Evaluator:
-        """Return the evaluator of a spec's sites and learner."""
+        """Return the evaluator that scores a run's learner on all its sites."""
         key = _site_key(spec), learner_key(spec)
         if key not in self._evaluators:
             sites = self.sites(spec)
@@ -133,12 +148,15 @@ class RunParts:
         return self._evaluators[key]
 
     def fit_generator(self, spec: RunSpec) -> None:
-        """Fit the generator of the last site and draw from it, into the store's cache."""
+        """Fit the generator of the last site and draw synthetic subjects, into the store's cache.
+
+        Nothing is done if the learner uses none.
+        """
         if n := self.learner(spec).method.n_synthetic:
             self.loader.synthetic(self.sites(spec)[spec.order[-1]], spec, n)
 
     def generator_history(self, spec: RunSpec) -> dict[str, list[float]]:
-        """Return the terms of the loss that the last site's generator was fitted with, by epoch."""
+        """Return the terms of the training loss of the last site's generator, by name, for every epoch."""
         if not self.learner(spec).method.n_synthetic:
             return {}
         site = self.sites(spec)[spec.order[-1]]
@@ -147,9 +165,9 @@ class RunParts:
         return {name: values.tolist() for name, values in history.items()}
 
     def fit_generators(self, nodes: Sequence[Node]) -> None:
-        """Fit the generators of the nodes' last sites on this trainer's device, side by side.
+        """Fit the generators of the nodes' last sites in parallel on the device.
 
-        Generators that do not train in lanes are fitted when they are needed.
+        Generators that cannot train in parallel are left out; they are fitted when they are needed.
         """
         alike: dict[Component | None, tuple[Generator, list[Any]]] = {}
         for node in nodes:
@@ -162,7 +180,7 @@ class RunParts:
                 fit_together(generator, wanted, self.store.generators, self.device)
 
     def job(self, spec: RunSpec, lane: Lane) -> Job:
-        """Return the job of a lane that is to learn the last site of a spec's order."""
+        """Return the job of training a lane on the last site of a run's order."""
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
         view = self.loader.view(self.sites(spec)[site], spec)
@@ -170,14 +188,16 @@ class RunParts:
 
 
 def _site_key(spec: RunSpec) -> SiteKey:
+    """Return everything on which the sites of a run depend."""
     return SiteKey(spec.seed, site_conditions(spec), spec.fitted_on)
 
 
 def learner_key(spec: RunSpec) -> LearnerKey:
-    """Return everything that decides the learner of a spec, beside its generator."""
+    """Return everything on which the learner of a run depends, except its generator."""
     return LearnerKey(spec.learner.method, spec.learner.model)
 
 
 def _forget_oldest(cache: dict[Any, Any], most: int) -> None:
+    """Delete the oldest entries until there is room for one more of at most `most`."""
     while len(cache) >= most:
         cache.pop(next(iter(cache)))

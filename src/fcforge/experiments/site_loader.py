@@ -1,8 +1,11 @@
-"""Show sites to methods, and translate the rows that a method remembers.
+"""Loading of sites into the bank, and translation of the rows that a method remembers.
 
-A run and a chain of hospitals load sites in the same way, so that both give the same numbers.
-Rows of a bank have no meaning outside their process. A stored state therefore holds places among
-the subjects that it remembers; a chain's file holds these subjects, a run folder their addresses.
+The bank holds the tensors of all subjects on the device; a subject is a row of it, and a pool is a named set of
+rows. A view is what a method may see of a site. Runs and chains of hospitals load sites in the same way, so
+that both give the same numbers.
+
+Row numbers have no meaning outside their process. A stored state therefore numbers only the subjects that it
+remembers (places), and beside it a chain's file holds these subjects, a run folder their addresses.
 """
 
 from collections.abc import Callable
@@ -35,20 +38,26 @@ from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.replay.state import replace_rows, rows_of
 
 S = TypeVar("S")
-PUBLIC = "(public)"  # name of the pool of public people
-LEAKED_SHARE = 0.8  # of a site that the authors' generator is trained on
+PUBLIC = "(public)"  # name of the pool of public subjects
+LEAKED_SHARE = 0.8  # share of a site on which the authors' generator is trained
 
 
 class SiteLoader:
-    """Puts sites into a bank and makes the views that methods learn from.
+    """Loader of sites into a bank, which makes the views that methods learn from.
 
     Parameters
     ----------
     device : str
     generators : Path or None
-        Folder that keeps fitted generators.
+        Folder that stores fitted generators.
     public : callable, optional
-        Public subjects and base model of a run that has one.
+        Takes a run with a base model and returns its public subjects.
+
+    Attributes
+    ----------
+    bank : Bank
+    state_bytes : dict of PoolName to int
+        Size of the generator of each pool of synthetic subjects.
     """
 
     def __init__(
@@ -60,7 +69,6 @@ class SiteLoader:
         self.bank = Bank(device)
         self.generators = generators
         self.public = public
-        # of the generators of synthetic pools
         self.state_bytes: dict[PoolName, int] = {}
 
     # -- a site --------------------------------------------------------------------------------
@@ -75,13 +83,15 @@ class SiteLoader:
         spec : RunSpec
             The run up to and including this site.
         with_val : bool, optional
-            Whether the validation part is trained on; where nothing is chosen on it, unless given.
+            Whether the validation part is used for training, too. By default it is if no epoch is
+            selected on it.
         """
         if with_val is None:
             with_val = spec.training.selection == "fixed"
         part = "train+val" if with_val else "train"
 
         def pool(kind: str, name: str) -> PoolName:
+            """Return the name of a pool of the site's real subjects."""
             conditions = site_conditions(spec)
             place = (kind, site.name, spec.seed, name, 0, conditions, spec.fitted_on)
             return PoolName(*place)
@@ -117,7 +127,16 @@ class SiteLoader:
 
     # -- its synthetic subjects: a generator is fitted once per (site, seed) ---------------------
     def synthetic(self, site: Site, spec: RunSpec, n: int) -> Tensor:
-        """Return rows of n synthetic subjects of (site, seed); the generator is fitted once."""
+        """Return the rows (n,) of a site's n synthetic subjects, which are made on the first call.
+
+        Parameters
+        ----------
+        site : Site
+        spec : RunSpec
+            The run up to and including this site.
+        n : int
+            Number of synthetic subjects.
+        """
         name = synthetic_name(spec, site.name, n)
         if name in self.bank:
             return self.bank.rows(name)
@@ -129,10 +148,24 @@ class SiteLoader:
     def _subjects(
         self, name: PoolName, site: Site, spec: RunSpec, n: int
     ) -> tuple[FCBatch, int]:
-        """Return synthetic subjects with the class shares of the site, and the bytes of the state.
+        """Return synthetic subjects with the class shares of the site, and the size of their generator.
 
-        They are drawn on the bank's device; on a CPU that takes seconds, so that in a run they
-        lie beside the generators until it has ended.
+        To draw them takes seconds on a CPU. So a run stores them beside the generators until it has ended.
+
+        Parameters
+        ----------
+        name : PoolName
+            Name of their pool.
+        site : Site
+        spec : RunSpec
+        n : int
+            Number of subjects.
+
+        Returns
+        -------
+        subjects : FCBatch
+        size : int
+            Bytes of the generator's state.
         """
         path = None
         if self.generators:
@@ -159,17 +192,33 @@ class SiteLoader:
     def fit_generator(
         self, site: Site, spec: RunSpec
     ) -> tuple[Generator, GeneratorState, FCBatch]:
-        """Return a learner's generator, its state fitted on a site's training part, and that part."""
+        """Fit a learner's generator to a site's training part, or read it from the cache.
+
+        Returns
+        -------
+        generator : Generator
+        state : GeneratorState
+        source : FCBatch
+            The subjects on which it was fitted.
+        """
         generator, source, names = self.generator_for(site, spec)
         return generator, fit_cached(generator, source, names, self.generators), source
 
     def generator_for(
         self, site: Site, spec: RunSpec
     ) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
-        """Return the generator of a learner, the subjects it is fitted on, and the names of its seed.
+        """Return what is needed to fit a learner's generator to a site.
 
-        Under the `generator_sees_test` leak they are a random 80 % of the whole site, test
-        subjects and all, as in the authors' code.
+        With the leak `generator_sees_test` the subjects are a random 80 % of the whole site, test subjects
+        included, as in the authors' code.
+
+        Returns
+        -------
+        generator : Generator
+        source : FCBatch
+            Subjects to fit.
+        names : (int, str, str)
+            Seed and names from which the seed of the fit is derived.
         """
         if spec.learner.generator is None:
             raise ConfigError(f"learner '{spec.learner.title}' names no generator.")
@@ -186,37 +235,49 @@ class SiteLoader:
 
     # -- rows of a state as places among some subjects, and back -------------------------------
     def to_places(self, state: S) -> tuple[S, Tensor]:
-        """Replace bank rows in a state by places in the sorted list of all rows that it holds.
+        """Replace the bank rows in a method's state by places in a list of all rows that it holds.
 
         Returns
         -------
         state
+            The state with places, counted from 0; empty slots stay -1.
         rows : Tensor of shape (m,), int64
-            The list. Empty slots keep -1.
+            The list: rows of the m remembered subjects, ascending.
         """
         held = [rows.reshape(-1) for rows in rows_of(state).values()]
         every = torch.cat(held) if held else torch.empty(0, dtype=torch.int64)
         listed = torch.unique(every[every >= 0])
 
         def place(rows: Tensor) -> Tensor:
+            """Return the place of each row in the list."""
             places = torch.searchsorted(listed, rows.clamp(min=0))
             return torch.where(rows >= 0, places, -1)
 
         return replace_rows(state, place), listed
 
     def from_places(self, state: S, rows: Tensor) -> S:
-        """Invert `to_places`, where `rows` are the same subjects' rows in this bank."""
+        """Replace places in a method's state by bank rows; inverts `to_places`.
+
+        Parameters
+        ----------
+        state
+            State with places.
+        rows : Tensor of shape (m,), int64
+            Rows of the remembered subjects in this bank.
+        """
         table = torch.cat([rows, rows.new_tensor([-1])])  # place -1 stays -1
         return replace_rows(state, lambda places: table[places])
 
 
 def weigh_by_class(made: FCBatch, source: FCBatch) -> FCBatch:
-    """Return synthetic subjects with the mean weight of their class among real subjects.
+    """Give synthetic subjects the mean training weight of real subjects of their class.
 
     Parameters
     ----------
-    made, source : FCBatch
-        The synthetic subjects, and the real ones that they were made of.
+    made : FCBatch
+        The synthetic subjects.
+    source : FCBatch
+        The real subjects on which their generator was fitted.
     """
     if source.weight is None:
         return made
@@ -228,9 +289,9 @@ def weigh_by_class(made: FCBatch, source: FCBatch) -> FCBatch:
 
 
 def site_conditions(spec: RunSpec) -> str:
-    """Return the digest of what decides a site's subjects, beside its name and the seed.
+    """Return a digest of the settings on which a site's subjects depend, except its name and the seed.
 
-    The sites that confounds are fitted on have a field of their own in `PoolName`.
+    The sites on which confounds are fitted have a field of their own in `PoolName`.
     """
     conditions: dict[str, Any] = {
         "test_fraction": spec.test_fraction,
@@ -247,16 +308,20 @@ def site_conditions(spec: RunSpec) -> str:
 
 
 def _base_model(spec: RunSpec) -> dict[str, Any] | None:
+    """Return the settings of a run's base model as a dictionary; None without one."""
     return None if spec.base_model is None else asdict(spec.base_model)
 
 
 def spec_of_pool(spec: RunSpec, pool: PoolName) -> RunSpec:
-    """Return the spec under which a pool was made: confounds may since be fitted on more sites."""
+    """Return the run at the time when a pool was made; since then, confounds may be fitted on more sites."""
     return replace(spec, order=pool.fitted_on) if pool.fitted_on else spec
 
 
 def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
-    """Return the name of a pool of n synthetic subjects, which holds all that decides them."""
+    """Return the name of a pool of n synthetic subjects of a site.
+
+    It contains all on which they depend, or its digest.
+    """
     generator = spec.learner.generator
     conditions = {
         "generator": None if generator is None else asdict(generator),

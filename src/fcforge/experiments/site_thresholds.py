@@ -1,13 +1,13 @@
-r"""Each hospital's own threshold in a run, fitted on scores of its training people.
+r"""Each site's own threshold in a run, fitted on scores of its training subjects.
 
-Every run is trained five times more, each time without one fold of every site's training
-people. The model that has not seen them scores them, after every site of the order; over the folds
-every training person has such a score, also at sites that were not learned yet. Stage by stage and
-site by site, penalised logistic regression of the diagnoses on these log odds z gives
+Every run is trained five times more, each time without one fold of every site's training subjects. After every
+site of the order (a stage) the model scores the subjects that it has not seen. Over the five folds every
+training subject gets such a score, also at sites that were not learned yet. For each stage and each site,
+penalised logistic regression of the diagnoses on the log odds z of these scores gives
 
 .. math:: \operatorname{logit} P(\text{patient}) = a + b\,z,
 
-which is applied to the scores of the site's test people. Nothing of a test split is used.
+which is applied to the scores of the site's test subjects. The fit uses nothing of a test split.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,17 +22,41 @@ from fcforge.core.result import RunResult
 from fcforge.core.subjects import FCBatch, Site
 from fcforge.data.splits import stratified_folds
 
-OWN_FOLDS = 5  # of the training people
-OWN = ", own threshold"  # end of the row's title
+OWN_FOLDS = 5  # number of folds of the training subjects
+OWN = ", own threshold"  # end of the titles of rows with own thresholds
 
 
 def fold_of_each(y: np.ndarray, *names: str | int) -> np.ndarray:
-    """Return the fold of every subject (n,), stratified by diagnosis; decided by the names alone."""
+    """Return the fold of every subject, stratified by diagnosis.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Diagnoses.
+    *names : str or int
+        Names from which the seed of the folds is derived.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Folds, counted from 0.
+    """
     return stratified_folds(y, OWN_FOLDS, numpy_rng(0, "own threshold", *names))
 
 
 def without_fold(site: Site, fold: int, seed: int) -> Site:
-    """Return the site without a fold of its training subjects, who replace the tested ones."""
+    """Return a site with one fold of its training subjects as test subjects.
+
+    The real test subjects are left out.
+
+    Parameters
+    ----------
+    site : Site
+    fold : int
+        Number of the fold, counted from 0.
+    seed : int
+        Seed of the run.
+    """
     both = {"train": site.train, "val": site.val}
     folds = []
     for name, batch in both.items():
@@ -69,14 +93,16 @@ def with_own_thresholds(
     folds: Sequence[Mapping[str, np.ndarray]],
     labels: Mapping[str, Sequence[Sequence[int]]],
 ) -> RunResult:
-    """Return the run with every site's scores moved by its own intercept and slope.
+    """Return a run whose scores are corrected by each site's own intercept and slope.
 
     Parameters
     ----------
     result : RunResult
+        The run, trained on all training subjects.
     folds : sequence of mapping of site to ndarray of shape (n_stages, n_held_out)
-        Scores of those left out, fold by fold.
-    labels : mapping of site to the diagnoses of those left out, fold by fold
+        For each fold the scores of the subjects left out.
+    labels : mapping of site to sequence of sequence of int
+        For each fold the diagnoses of the subjects left out.
     """
     scores = {}
     for site, scores_of_site in result.scores.items():

@@ -1,6 +1,7 @@
 """The run folder: one sub-folder per node, written whole or not at all, and verified.
 
-Layout::
+A node is one site training of the prefix tree (`fcforge.experiments.plan`); its lane is the network trained
+there, with the state of its method. Layout::
 
     OUT/experiment.json          the experiment, its sites and the keys of its runs
     OUT/nodes/<key>/meta.json    spec, seconds, memory, addresses of remembered subjects;
@@ -52,7 +53,7 @@ MAKE_ROOM = (
     "Free some disk space, or check the folder; the same command again continues."
 )
 RETRAIN = "Run the same command again: it trains what is damaged or missing."
-# errors of reading a file that was cut or changed
+# errors of reading a file that was truncated or changed
 BROKEN = (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile, zlib.error)
 
 
@@ -62,10 +63,9 @@ class NodeFiles(NamedTuple):
     Attributes
     ----------
     scores : bool
-        Whether the scores, the facts and, where it has them, log and network are there, as they
-        were written.
+        Whether the scores, the facts and, if written, log and network are unchanged.
     lane : bool
-        Whether the lane is there, as it was written.
+        Whether the lane is there and unchanged.
     """
 
     scores: bool
@@ -76,7 +76,12 @@ MISSING = NodeFiles(False, False)
 
 
 class Store:
-    """Run folder at `root`; created on the first write."""
+    """Run folder at a path, which is created on the first write.
+
+    Parameters
+    ----------
+    root : path
+    """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -95,7 +100,7 @@ class Store:
         return self.folder(key).is_dir()
 
     def is_foreign(self) -> bool:
-        """Return whether the root is a file, or a folder with other things than a run."""
+        """Return whether the path is a file, or a folder that is no run folder."""
         if not self.root.is_dir():
             return self.root.exists()
         visible = [path.name for path in self.root.glob("[!.]*")]
@@ -103,7 +108,7 @@ class Store:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Lock the run folder and delete what killed runs left, while the block runs.
+        """Lock the run folder for the time of the block, and delete temporary files of killed runs.
 
         Raises
         ------
@@ -126,7 +131,7 @@ class Store:
             yield
 
     def done(self) -> set[str]:
-        """Return the keys of all nodes that were written (one directory listing)."""
+        """Return the keys of all nodes that were written, without a check of their content."""
         return {path.name for path in (self.root / "nodes").glob("[!.]*")}
 
     # -- writing -------------------------------------------------------------------------------
@@ -139,14 +144,15 @@ class Store:
         log: Any = None,
         network: bytes | None = None,
     ) -> None:
-        """Write a node. A node that exists (another worker was faster) stays.
+        """Write a node. A node that exists already, because another worker was faster, is kept.
 
         Parameters
         ----------
         key : str
         meta : mapping
             Facts of the node, as JSON.
-        scores : mapping of site to ndarray
+        scores : mapping of site to ndarray of shape (n_test, ...)
+            Scores of each site's test subjects.
         tensors : mapping of str to Tensor, optional
             The node's lane, if a later node starts from it.
         log : optional
@@ -179,11 +185,11 @@ class Store:
                 raise StoreError(message, where=self.root, do=MAKE_ROOM) from error
 
     def drop(self, key: str) -> None:
-        """Delete a node that is to be trained again, if it is there."""
+        """Delete a node, if it exists, so that it can be trained again."""
         shutil.rmtree(self.folder(key), ignore_errors=True)
 
     def drop_lane(self, key: str) -> None:
-        """Delete a node's lane; its scores stay."""
+        """Delete a node's lane, if it exists, and keep its scores."""
         (self.folder(key) / LANE).unlink(missing_ok=True)
 
     def drop_subjects(self) -> None:
@@ -204,9 +210,9 @@ class Store:
             return {site: arrays[f"site{i}"] for i, site in enumerate(sites)}
 
     def read_lane(self, key: str) -> "dict[str, Tensor]":
-        """Return the tensors of a node's lane in the order of their names.
+        """Return the tensors of a node's lane by name.
 
-        Lanes whose tensors come in one order can be stacked; a file has no order.
+        They are sorted by name, because a file has no order and lanes are stacked in a fixed one.
         """
         from safetensors.torch import load
 
@@ -227,13 +233,14 @@ class Store:
         return (self.folder(key) / LANE).is_file()
 
     def verify(self, key: str, *, checksums: bool = True) -> NodeFiles:
-        """Return which files of a node are as they were written.
+        """Return which files of a node are unchanged since they were written.
 
         Parameters
         ----------
         key : str
         checksums : bool
-            Compare SHA-256 of the contents; else sizes alone, which reads no file but meta.json.
+            Whether to compare the SHA-256 of contents. Else only sizes are compared, and no file but meta.json
+            is read.
         """
         if not self.has(key):
             return MISSING
@@ -258,9 +265,13 @@ class Store:
         Parameters
         ----------
         keys : iterable of str
-            Nodes to look at; those that were never written are in neither set.
+            Nodes to check; those that were never written are in neither set.
         checksums : bool
-            As of `verify`.
+            As for `verify`.
+
+        Returns
+        -------
+        intact, damaged : set of str
         """
         written = self.done()
         present = [key for key in keys if key in written]
@@ -268,7 +279,14 @@ class Store:
         return whole, {*present} - whole
 
     def _meta(self, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Facts of a node, and the fingerprints of its files; none in folders of old versions."""
+        """Read meta.json of a node.
+
+        Returns
+        -------
+        facts : dict
+        files : dict of str to dict
+            Size and SHA-256 of the node's other files by name; empty in folders of old versions.
+        """
         with self._reading(key, META, {}) as data:
             facts = json.loads(data.getvalue())
             files = facts.pop("files", {})
@@ -282,7 +300,20 @@ class Store:
     def _reading(
         self, key: str, name: str, files: Mapping[str, Any]
     ) -> Iterator[io.BytesIO]:
-        """Yield the content of a node's file; errors of reading it name the file and the remedy."""
+        """Yield the content of a node's file, and convert errors of reading it in the block.
+
+        Parameters
+        ----------
+        key, name : str
+            Node and name of the file.
+        files : mapping of str to dict
+            Size and SHA-256 of files, which are checked.
+
+        Raises
+        ------
+        StoreError
+            If the file is missing or damaged.
+        """
         from safetensors import SafetensorError
 
         path = self.folder(key) / name
@@ -300,13 +331,21 @@ class Store:
 
     # -- the experiment ------------------------------------------------------------------------
     def write_experiment(self, data: Mapping[str, Any]) -> None:
-        """Write what was asked for, for `status` and `report`."""
+        """Write experiment.json, which `status` and `report` read."""
         write_text(
             self.root / "experiment.json", json.dumps(data, indent=1, sort_keys=True)
         )
 
     def read_experiment(self) -> dict[str, Any]:
-        """Return what was asked for; raise `ValueError` if the file is damaged."""
+        """Return the content of experiment.json.
+
+        Raises
+        ------
+        StoreError
+            If there is none.
+        ValueError
+            If the file is damaged.
+        """
         path = self.root / "experiment.json"
         if not path.is_file():
             raise StoreError(
@@ -327,7 +366,7 @@ class Store:
         )
 
     def size(self) -> int:
-        """Return the bytes on disk."""
+        """Return the number of bytes on disk."""
         files = (path for path in self.root.rglob("*") if path.is_file())
         return sum(path.stat().st_size for path in files)
 
@@ -340,15 +379,26 @@ def _signed(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
+    """Return size and SHA-256 of a file."""
     return _fingerprint_of(path.read_bytes())
 
 
 def _fingerprint_of(data: bytes) -> dict[str, Any]:
+    """Return size and SHA-256 of the content of a file."""
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _is_whole(path: Path, written: Mapping[str, Any] | None, checksums: bool) -> bool:
-    """Return whether a file is there and as it was written, as far as that is known."""
+    """Return whether a file exists and is unchanged, as far as its size or checksum can tell.
+
+    Parameters
+    ----------
+    path : Path
+    written : mapping or None
+        Size and SHA-256 at the time of writing; None if unknown.
+    checksums : bool
+        Whether to compare the SHA-256, too.
+    """
     try:
         if written is None:  # a folder of an old version has no fingerprints
             return path.stat().st_size > 0

@@ -59,19 +59,23 @@ def _varint(number: int) -> bytes:
 
 
 def _field(number: int, wire_type: int, content: bytes) -> bytes:
+    """Return a field of a protocol buffer: its number and type, then its content."""
     return _varint(number << 3 | wire_type) + content
 
 
 def _text(number: int, content: bytes) -> bytes:
+    """Return a field of bytes, which begin with their length."""
     return _field(number, BYTES, _varint(len(content)) + content)
 
 
 def _record(data: bytes) -> bytes:
+    """Return a TFRecord of some data."""
     length = struct.pack("<Q", len(data))
     return length + _checksum(length) + data + _checksum(data)
 
 
 def _table() -> list[int]:
+    """Return the CRC-32C of every byte, from which longer ones are computed."""
     table = []
     for byte in range(256):
         for _ in range(8):
@@ -98,7 +102,7 @@ def crc32c(data: bytes) -> int:
 
 
 def _checksum(data: bytes) -> bytes:
-    """Return the checksum as a record has it: rotated by 15 bits, plus a constant."""
+    """Return the masked checksum of a record: CRC-32C rotated by 15 bits, plus a constant."""
     crc = crc32c(data)
     rotated = (crc >> 15 | crc << 17) & 0xFFFFFFFF
     return struct.pack("<I", (rotated + 0xA282EAD8) & 0xFFFFFFFF)

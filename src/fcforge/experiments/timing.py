@@ -1,4 +1,4 @@
-"""Estimate time and disk space of a plan from a few short trainings of each learner."""
+"""Estimates of time and disk space of a plan, from a few short trainings of each learner."""
 
 import tempfile
 import time
@@ -21,12 +21,23 @@ from fcforge.experiments.traits import traits_of
 from fcforge.experiments.work import missing_nodes
 from fcforge.nn.resources import one_thread
 
-SHORT = 1  # epochs of a short and of a long trial: FORGE chooses subjects before
-LONG = 6  # the first epoch and the sixth, so that their difference holds one choice
+# Epochs of a short and of a long trial. FORGE chooses subjects before the first and the sixth epoch, so the
+# difference of the two trials contains one such choice.
+SHORT = 1
+LONG = 6
 
 
 class Trial(NamedTuple):
-    """Seconds, bytes that stay, and bytes of the state, of a node or of a site's generator."""
+    """Cost of a node, or of fitting a site's generator.
+
+    Attributes
+    ----------
+    seconds : float
+    stays : int
+        Bytes on disk that stay.
+    state : int
+        Bytes of the state, which is stored only while later nodes need it.
+    """
 
     seconds: float
     stays: int
@@ -34,9 +45,16 @@ class Trial(NamedTuple):
 
 
 def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
-    """Return the cost of a plan: a few sites of each learner are trained briefly and scaled up.
+    """Estimate the cost of a plan from brief trainings of each learner, scaled up.
 
-    A worker ends a chain before it begins another, so that one state of each depth waits.
+    Parameters
+    ----------
+    prepared : Prepared
+    store : Store
+        Run folder, whose stored nodes cost nothing.
+    jobs : int
+        Number of worker processes. Each trains a branch of the prefix tree to its end before it begins
+        another, so it needs one stored state for each site of the branch.
     """
     missing = missing_nodes(prepared.plan, store)
     todo = [node for node in missing if node.depth]
@@ -63,7 +81,7 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
 
 
 def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
-    """Return the cost of fitting every generator and drawing from it; one of each kind is fitted."""
+    """Return the costs of fitting all generators and drawing from them; one of each kind is tried."""
     known: dict[Component | None, Trial] = {}
     trials = []
     for node in wanted_generators(todo):
@@ -77,7 +95,7 @@ def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
 
 
 def _train(trainer: Trainer, spec: RunSpec) -> Trial:
-    """Return the cost of learning the last site of a spec, without work done once per site."""
+    """Return the cost of learning the last site of a run, without the work that is done once per site."""
     short = _brief(spec, SHORT)
     trainer.run([short])
     seconds = _clocked(trainer.run, [short])
@@ -96,9 +114,10 @@ def _train(trainer: Trainer, spec: RunSpec) -> Trial:
 
 
 def _brief(spec: RunSpec, epochs: int) -> Node:
-    """Return a node that learns the last site of a spec, after the others were shown.
+    """Return a node that learns the last site of a run for a few epochs.
 
-    Its synthetic subjects are drawn at no cost: generators are timed by themselves.
+    The sites before it are shown without training. Synthetic subjects are replaced by real ones drawn again,
+    which costs nothing, because generators are timed separately.
     """
     learner = spec.learner
     if learner.generator:

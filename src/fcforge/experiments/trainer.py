@@ -1,4 +1,8 @@
-"""Train nodes of the prefix tree in groups of lanes that fit on the device."""
+"""Training of nodes of the prefix tree, in groups of lanes that fit on the device.
+
+A lane is one network among several that train in parallel: one order, seed and learner. A node is one site
+training (`fcforge.experiments.plan`).
+"""
 
 import time
 from collections.abc import Sequence
@@ -21,11 +25,12 @@ from fcforge.training.capacity import lanes_that_fit
 from fcforge.training.lanes import Job, shapes
 from fcforge.training.loop import learn_site
 
-AMPLE = 16  # times the lanes there are: memory for them at later sites, too
+# If the device holds this many times the lanes of a group, its memory is not measured again at later sites.
+AMPLE = 16
 
 
 class Trainer:
-    """Trains nodes of one dataset and writes them into a store.
+    """Trainer of nodes of one dataset, which writes them into a run folder.
 
     Parameters
     ----------
@@ -33,14 +38,14 @@ class Trainer:
     store : Store
     device : str
     group : int
-        Most lanes trained together. 1 on a CPU; on a GPU fewer where the card holds fewer.
+        Largest number of lanes that train together: 1 on a CPU; on a GPU perhaps fewer, by its memory.
 
     Attributes
     ----------
     parts : RunParts
         Sites, public subjects, learners and evaluators.
     lanes : LaneStorage
-        The way of lanes to and from the store.
+        Reads and writes lanes.
     """
 
     def __init__(
@@ -76,7 +81,18 @@ class Trainer:
             self._run_alike(members)
 
     def _run_alike(self, members: Sequence[tuple[Node, Lane]]) -> None:
-        """Train lanes of one shape, as many at once as the device holds."""
+        """Train lanes that fit together, as many at once as the device holds.
+
+        Parameters
+        ----------
+        members : sequence of (Node, Lane)
+            Nodes with the lanes that are to learn their last sites.
+
+        Raises
+        ------
+        FCForgeError
+            If the device has no memory for a single lane.
+        """
         node = members[0][0]
         size = min(self.group, self._lanes_that_fit(members))
         done = 0
@@ -84,7 +100,7 @@ class Trainer:
             try:
                 self.learn_group(members[done : done + size])
             except torch.OutOfMemoryError as error:
-                # another program took memory since it was measured; nothing of the group is written
+                # another program has taken memory since it was measured; nothing was written yet
                 if size == 1:
                     raise FCForgeError(
                         "the device has no memory for a single lane.",
@@ -98,7 +114,7 @@ class Trainer:
             done += size
 
     def _lanes_that_fit(self, members: Sequence[tuple[Node, Lane]]) -> int:
-        """Return the number of lanes that the device holds; it is measured again only where scarce."""
+        """Return the number of lanes that the device holds; memory is measured again only if scarce."""
         node, lane = members[0]
         learner = self.parts.learner(node.spec)
         key = learner_key(node.spec), node.spec.training.batch_size
@@ -111,12 +127,20 @@ class Trainer:
         return lanes
 
     def learn_group(self, members: Sequence[tuple[Node, Lane]]) -> None:
-        """Teach lanes of one shape the last site of their nodes, and store these."""
+        """Train lanes together on the last sites of their nodes, and store the nodes.
+
+        Parameters
+        ----------
+        members : sequence of (Node, Lane)
+            Nodes with the lanes that are to learn their last sites.
+        """
         spec = members[0][0].spec
         jobs = []
         for node, lane in members:
             job = self.job(node.spec, lane)
-            if node.spec.learner != spec.learner:  # alike but for the method's factors
+            if (
+                node.spec.learner != spec.learner
+            ):  # it differs in loss weights (`factors`)
                 job = job._replace(method=self.parts.learner(node.spec).method)
             jobs.append(job)
         logged = members[0][0].logged
@@ -130,16 +154,16 @@ class Trainer:
             self.lanes.write(node, lane, seconds, log.to_json() if logged else None)
 
     def job(self, spec: RunSpec, lane: Lane) -> Job:
-        """Return the job of a lane that is to learn the last site of a spec's order."""
+        """Return the job of training a lane on the last site of a run's order."""
         job = self.parts.job(spec, lane)
         trained = self.lanes.pretrained(spec) if spec.training.public_pull else None
         return job._replace(pretrained=trained.params) if trained else job
 
     def load_lane(self, node: Node) -> Lane:
-        """Return the lane that is to learn a node's last site."""
+        """Return the lane that is to learn a node's last site: its parent's, after the sites in between."""
         lane = self.lanes.parent_lane(node)
         for seen in range(node.depth - node.shown + 1, node.depth):
-            # without `fit` the method only takes in the site's subjects
+            # with fit=False the network is not trained: the method only stores subjects
             shown = [self.job(node.spec.prefix(seen), lane)]
             (lane,) = self._learn(node.spec, shown, fit=False)
         return lane
@@ -152,12 +176,13 @@ class Trainer:
         fit: bool = True,
         logs: Sequence[SiteLog] | None = None,
     ) -> Sequence[Lane]:
+        """Return the lanes after learning their sites (`fcforge.training.loop.learn_site`)."""
         learner = self.parts.learner(spec)
         bank = self.parts.loader.bank
         return learn_site(learner, jobs, bank, spec.training, fit=fit, logs=logs)
 
     def _run_pipeline(self, node: Node, pipeline: Pipeline) -> None:
-        """Train an estimator on the public people and the node's sites, and store its scores."""
+        """Train a scikit-learn estimator on the public subjects and the node's sites, and store its scores."""
         spec = node.spec
         started = time.perf_counter()
         sites = self.parts.sites(spec)

@@ -1,4 +1,4 @@
-"""Traits of learners that decide the prefix tree; a run folder keeps them for reports."""
+"""Traits of learners on which the prefix tree depends; a run folder stores them for reports."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -10,15 +10,17 @@ from fcforge.experiments.pipelines import PIPELINE, pipeline_of
 
 @dataclass(frozen=True)
 class Traits:
-    """Dependence of a learner's model on its sites.
+    """How a learner's model depends on its sites.
 
     Attributes
     ----------
-    depends_on, keeps : str
-        As of `fcforge.methods.Method`.
+    depends_on : {"order", "set", "site", "all"}
+        What the model after some sites depends on (`fcforge.methods.Method`).
+    keeps : str
+        What the learner keeps of past sites (`fcforge.methods.Method`).
     grows : bool
-        Whether it continues from the state after the previous site; else it is trained on all
-        sites so far at every site.
+        Whether it continues from the state after the previous site. Else it is trained at every site from
+        scratch on all sites so far.
     """
 
     depends_on: str
@@ -26,7 +28,7 @@ class Traits:
     grows: bool = False
 
 
-TRAITS = {  # of an estimator, by its `keeps`; it is made afresh every time
+TRAITS = {  # traits of a scikit-learn estimator by its setting `keeps`
     "cumulative": Traits("set", "real subjects"),
     "independent": Traits("site", "nothing"),
     "partial_fit": Traits("order", "fitted estimator"),
@@ -36,7 +38,14 @@ TRAITS = {  # of an estimator, by its `keeps`; it is made afresh every time
 def traits_of(
     learner: LearnerSpec, known: Mapping[str, Traits] | None = None
 ) -> Traits:
-    """Return the traits of a learner: those `known` of its method, or those of the method's class."""
+    """Return the traits of a learner.
+
+    Parameters
+    ----------
+    learner : LearnerSpec
+    known : mapping of str to Traits, optional
+        Traits by name of the method, which are used without importing the method.
+    """
     pipeline = pipeline_of(learner)
     if pipeline is not None:
         return TRAITS[pipeline.keeps]
@@ -50,11 +59,11 @@ def traits_of(
 
 
 def stored_traits(learners: Iterable[LearnerSpec]) -> dict[str, Any]:
-    """Return the traits of the learners' methods by name, as a run folder keeps them."""
+    """Return the traits of the learners' methods by name, as a run folder stores them."""
     registered = [learner for learner in learners if learner.method.name != PIPELINE]
     return {learner.method.name: asdict(traits_of(learner)) for learner in registered}
 
 
 def read_traits(stored: Mapping[str, Any]) -> dict[str, Traits]:
-    """Return the traits that `stored_traits` has written."""
+    """Return the traits that `stored_traits` returned, by name of the method."""
     return {name: Traits(**values) for name, values in stored.items()}

@@ -1,8 +1,9 @@
 """Nodes of a plan that are still to be trained, and their order.
 
-Every scheduler (worker processes, lanes on a GPU, a Dask cluster) uses the same bookkeeping:
-which nodes may start, how many are done, and which states are no longer needed. A node's scores
-stay; its state is stored only while a later node of the plan waits for it.
+A node is one site training, its parent the training of the sites before, its depth the number of sites. Every
+scheduler (worker processes, lanes on a GPU, a Dask cluster) uses the same bookkeeping: which nodes may start,
+how many are done, and which states are no longer needed. A node's scores stay; its state is stored only while
+a later node of the plan needs it.
 """
 
 from collections import defaultdict
@@ -12,16 +13,15 @@ from typing import Any
 from fcforge.experiments.plan import Node, Plan, trainings
 from fcforge.experiments.store import MISSING, Store
 
-Progress = Callable[
-    [int, int, str], Any
-]  # (site trainings done, in all, what was done last)
+# takes the number of site trainings done, their total, and a description of the last
+Progress = Callable[[int, int, str], Any]
 
 
 def missing_nodes(plan: Plan, store: Store) -> list[Node]:
-    """Return the nodes to train, shallow first.
+    """Return the nodes to train, those with few sites first.
 
-    A node is trained if it is not stored, if its files are not as they were written, or if a node
-    to train starts from its lane and the lane is not there.
+    A node is to be trained if it is not stored, if its files are damaged, or if a node to train starts from its
+    state (lane) and that is not stored.
     """
     written = store.done()
     missing = []
@@ -35,13 +35,19 @@ def missing_nodes(plan: Plan, store: Store) -> list[Node]:
 
 
 class Work:
-    """Plan in training.
+    """Bookkeeping of a plan in training.
+
+    Parameters
+    ----------
+    plan : Plan
+    store : Store
+    progress : callable
+        Called with the number of site trainings done, their total, and a description of the last one.
 
     Attributes
     ----------
-    store : Store
     todo : list of Node
-        What was missing at the beginning, shallow first.
+        Nodes that were missing at the beginning, those with few sites first.
     """
 
     def __init__(self, plan: Plan, store: Store, progress: Progress) -> None:
@@ -56,7 +62,7 @@ class Work:
                 self._children[node.parent][node.key] = node
         missing = {node.key: node for node in self.todo}
         for key in plan.nodes.keys() - missing.keys() - self._children.keys():
-            store.drop_lane(key)  # a killed run may have left it
+            store.drop_lane(key)  # an interrupted run may have left it
         for key in missing:
             store.drop(key)
         self._ready = [node for node in self.todo if node.parent not in missing]
@@ -65,7 +71,7 @@ class Work:
     def take(self) -> Node | None:
         """Return a node whose parent is stored, or None if there is none at the moment.
 
-        The deepest comes first: a chain ends before another begins, so that few states wait.
+        Nodes with many sites come first, so that branches of the tree are finished and few states are stored.
         """
         if not self._ready:
             return None
@@ -73,11 +79,22 @@ class Work:
         return self._ready.pop(depths.index(max(depths)))
 
     def done(self, nodes: Sequence[Node], title: str) -> None:
-        """Count stored nodes, release their children, and delete states that are no longer needed."""
+        """Note that nodes have been stored.
+
+        Their children may start, and states that no other node needs are deleted.
+
+        Parameters
+        ----------
+        nodes : sequence of Node
+        what : str
+            Description for the progress.
+        """
         for node in nodes:
             waiting = self._children[node.key].values()
             self._ready += waiting
-            if not waiting:  # a damaged node whose later nodes are all stored
+            if (
+                not waiting
+            ):  # it was damaged and all nodes that start from it are stored
                 self.store.drop_lane(node.key)
             if node.parent is not None:
                 self._children[node.parent].pop(node.key)
