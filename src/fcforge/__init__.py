@@ -63,5 +63,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All that can be asked for, imported or not."""
+    """Return the names of the package's members, whether they are imported yet or not."""
     return sorted({*globals(), *__all__})

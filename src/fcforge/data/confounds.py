@@ -198,7 +198,16 @@ def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
 def fit_on_cohort(
     cohort: Cohort, names: Sequence[str], shrink: float = SHRINK
 ) -> Confounds:
-    """Fit the removal of the named covariates on all people of a cohort, who must be public."""
+    """Fit the removal of some covariates' effect on all people of a cohort, who must be public.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    names : sequence of str
+        Covariates.
+    shrink : float
+        Shrinkage of FC towards the identity before the matrix logarithm.
+    """
     require_covariates(
         cohort.covariates, names, cohort.subject_id.tolist(), "public people"
     )

@@ -193,9 +193,16 @@ def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
 
 
 def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout]:
-    """Return the sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects.
+    """Return the simulated sites with their numbers of patients and controls.
 
-    Each site keeps at least `MIN_PER_CLASS` people per class.
+    Parameters
+    ----------
+    layout : str
+        Name of a list of sites.
+    n_sites : int or None
+        Number of sites: the list is cut, or continued from its beginning. None takes the list.
+    scale : float
+        Factor of the numbers of subjects; each class of a site has at least `MIN_PER_CLASS`.
     """
     base = look_up("layout", layout, layouts())
     n_sites = len(base) if n_sites is None else n_sites

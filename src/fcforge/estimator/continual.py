@@ -235,10 +235,17 @@ class ContinualEstimator(Fitted, ABC):
         )
 
     def _check_sites(self, subjects: Cohort, first: bool) -> None:
-        """Refuse sites with other ROIs, and warn of swapped diagnoses, by `fcforge.data`'s checks.
+        """Raise an error for sites with other ROIs, and warn of swapped diagnoses, by `fcforge.data`'s checks.
 
         Sites of one call are compared with each other; in later calls each is also compared with
         the mean of everybody learned before.
+
+        Parameters
+        ----------
+        subjects : Cohort
+            Subjects of this call.
+        first : bool
+            Whether this is the first call.
         """
         faults = [*site_faults(subjects)]
         if not first and self._n_seen and subjects.n_rois >= MIN_ROIS:

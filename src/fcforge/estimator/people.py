@@ -220,7 +220,15 @@ def training_weights(
 
 
 def _balancing(weight: np.ndarray, code: np.ndarray, site: np.ndarray) -> np.ndarray:
-    """Return factors (n,) that give the classes of every site equal weight."""
+    """Return factors (n,) of the weights of n people that give the classes of every site equal weight.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n,)
+    code : ndarray of shape (n,)
+        Class of each person as a number.
+    site : ndarray of shape (n,)
+    """
     factor = np.ones(len(weight))
     for name in dict.fromkeys(site.tolist()):
         here = site == name
@@ -328,10 +336,15 @@ def coded(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def obvious_patient(known: Any) -> Any:
-    """Return which of two classes means patient, or None if that is not obvious.
+    """Return which of two labels means patient, or None if that is not obvious.
 
     It is obvious for 0 and 1, -1 and 1, False and True, and for known words (ASD and TC), but not
     for 1 and 2.
+
+    Parameters
+    ----------
+    known : array-like
+        The two labels.
     """
     values = np.asarray(known).tolist()
     if all(isinstance(value, (bool, int, float)) for value in values):

@@ -136,7 +136,18 @@ def fm_split(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def forgetting_curve(a: np.ndarray) -> np.ndarray:
-    """Return FM after every stage, as if the order ended there, shape (..., T); NaN at the first."""
+    """Return the forgetting measure FM after every stage, as if the order ended there.
+
+    Parameters
+    ----------
+    a : ndarray of shape (..., T, T)
+        Score matrices.
+
+    Returns
+    -------
+    ndarray of shape (..., T)
+        NaN at the first stage, where nothing can be forgotten.
+    """
     n = a.shape[-1]
     first = np.full((*a.shape[:-2], 1), np.nan)
     learned = np.tri(n, dtype=bool)[:-1]
@@ -194,8 +205,8 @@ def summaries_of(
 ) -> dict[str, np.ndarray]:
     """Return continual-learning summaries of score matrices whose row 0 is the untrained network.
 
-    Where lower is better (Brier, ECE, MAE), forgetting, FOR, BWT and FWT are computed on ``-a``:
-    positive forgetting still means "got worse" and positive transfer "got better".
+    If lower values of the metric are better (Brier, ECE, MAE), forgetting (FM, FOR) and transfer (BWT, FWT)
+    are computed on ``-a``. So positive forgetting always means "got worse", positive transfer "got better".
 
     Parameters
     ----------
@@ -324,17 +335,20 @@ class Runs:
         return self.stack(cells)
 
     def stack(self, cells: Callable[[str, np.ndarray], np.ndarray]) -> np.ndarray:
-        """Arrange values of single cells as matrices, columns in each run's order of arrival.
+        """Compute the entries of the score matrices of all runs and arrange them.
+
+        Many runs have the same scores at a site after a stage (shared prefixes), so an entry is computed once
+        for each distinct vector of scores (`self.scores`), then put where it belongs (`self.place`).
 
         Parameters
         ----------
         cells : callable
-            ``(site, scores (m, n_test)) -> (m, ...)``: the value of each distinct score vector.
+            Takes a site and its m distinct score vectors (m, n_test); returns an entry for each (m, ...).
 
         Returns
         -------
         ndarray of shape (n_runs, ..., T + 1, T)
-            Row 0 is the baseline, rows 1..T follow the stages.
+            Row 0 is the baseline, rows 1 to T are the stages; columns are sites in each run's order.
         """
         orders = np.array([[*r.spec.order] for r in self.runs])
         full = np.empty(0)

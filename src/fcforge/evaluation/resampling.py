@@ -289,9 +289,23 @@ def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
 def estimates(
     results: RunResults, points: np.ndarray, draws: np.ndarray
 ) -> list[Estimate]:
-    """Return m estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m).
+    """Return estimates with intervals from the result of `bootstrap`.
 
-    An estimate's `sd_orders` is the SD over orders of the mean over seeds; NaN with one order.
+    The `sd_orders` of an estimate is the standard deviation over orders of the mean over seeds; NaN with one
+    order.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+    points : ndarray of shape (n_runs, m)
+        Values of m statistics in every run.
+    draws : ndarray of shape (n_draws, m)
+        Their means over runs in every bootstrap draw.
+
+    Returns
+    -------
+    list of Estimate
+        One for each of the m statistics.
     """
     by_order: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for k, r in enumerate(results):

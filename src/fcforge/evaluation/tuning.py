@@ -166,7 +166,20 @@ def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 def training_parts(
     cohort: Cohort, names: Sequence[str], experiment: Experiment
 ) -> Cohort:
-    """Return subjects of the named sites whom no seed of the experiment tests."""
+    """Return the subjects of some sites that no seed of the experiment tests.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    names : sequence of str
+        Sites.
+    experiment : Experiment
+
+    Raises
+    ------
+    ConfigError
+        If fewer than 5 subjects of a class are left at a site.
+    """
     tested = set()
     for seed in experiment.seeds:
         for name, site in make_sites(cohort, seed, experiment).items():
@@ -231,7 +244,18 @@ def inner_experiment(
 def prepare_tuning(
     experiment: Experiment, folder: Path, repeats: int, budget: int = 0
 ) -> Prepared:
-    """Write the subjects to tune on into the folder, and plan the trials on them."""
+    """Write the subjects to tune on into a folder, and plan the trials (runs of all candidate settings).
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment whose learners are tuned.
+    folder : Path
+    repeats : int
+        Number of inner splits into training and validation parts.
+    budget : int
+        Largest number of candidate settings per learner; 0 for the whole grid.
+    """
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
     inner = inner_experiment(experiment, cohort.site_names, repeats, budget)
@@ -246,7 +270,16 @@ def prepare_tuning(
 def judge_trials(
     experiment: Experiment, results: RunResults, budget: int
 ) -> pd.DataFrame:
-    """Return the validation scores of every trial.
+    """Return the validation scores of every trial, that is, of every candidate setting of a learner.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment whose learners are tuned.
+    results : sequence of RunResult
+        Runs of the trials.
+    budget : int
+        As for `prepare_tuning`.
 
     Returns
     -------

@@ -59,7 +59,13 @@ class Trainer:
         self._fit: dict[tuple[LearnerKey, int], tuple[int, int]] = {}
 
     def run(self, nodes: Sequence[Node]) -> None:
-        """Train nodes of equal depth, in groups of lanes that fit together."""
+        """Train nodes and store them; lanes that can train together form a group.
+
+        Parameters
+        ----------
+        nodes : sequence of Node
+            Nodes of equal depth (number of sites), whose parents are stored.
+        """
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
         beginning = [node.spec for node in nodes if node.parent is None]
         self.lanes.pretrain(beginning, self.group)
@@ -71,7 +77,7 @@ class Trainer:
                 self.lanes.write(node, self.lanes.first_lane(node.spec), 0.0)
                 continue
             lane = self.load_lane(node)
-            # folds differ by a subject
+            # part sizes differ by a subject between folds, and lanes of a group must have equal ones
             site = self.parts.sites(node.spec)[node.spec.order[-1]]
             sizes = (len(site.train), len(site.val))
             alike = self.parts.alike(node.spec)

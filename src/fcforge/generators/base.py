@@ -306,7 +306,7 @@ class Generator(Checked, ABC):
 
     @classmethod
     def in_lanes(cls) -> bool:
-        """Return whether several sites are trained side by side, which is faster on a GPU."""
+        """Return whether several sites can train in parallel, which is faster on a GPU."""
         return cls.learn_lanes is not Generator.learn_lanes
 
     def diagnoses(self, model: Any, y: Tensor, n: int) -> Tensor:

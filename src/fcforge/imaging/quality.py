@@ -246,9 +246,7 @@ def tissue_voxels(
             continue
         try:
             probable = _on_grid(path, scan).ravel(order="F") > TISSUE_PROBABILITY
-        except (
-            DataError
-        ):  # a damaged anatomical map costs its rows, not the subject's FC
+        except DataError:  # the carpet lacks rows of this tissue; FC is not affected
             continue
         flat = np.flatnonzero(probable & ~inside)
         if len(flat):

@@ -100,7 +100,7 @@ class PDGNN(Method):
     State = PDGNNState
 
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
-        """Return the lane with an empty memory of embeddings."""
+        """Return the lane with an empty memory of embeddings; site -1 marks a free slot."""
         weight = lane.params["embed.weight"]
         free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
         memory = EmbeddingMemory(

@@ -52,9 +52,15 @@ class Scorer:
         ----------
         model : Model
         margin : callable
-            Score of FC (m, R, R), computed by the model.
+            Takes FC (m, R, R) of m subjects and returns the model's scores (m,).
         plain : bool
             Whether the score is a difference of logits, not a nonlinear function of them.
+
+        Returns
+        -------
+        Scorer
+            With the number of integration steps that the model needs, and the edges of its graph if it has
+            one.
         """
         if isinstance(model, Linear):
             linear = plain and model.features in ("z", "centred")

@@ -172,10 +172,15 @@ def prototypes_of(z: Tensor, y: Tensor, n_classes: int) -> Prototypes:
     Parameters
     ----------
     z : Tensor of shape (n, d)
-        Readouts.
+        Readouts: the network's last features of n subjects, d numbers each.
     y : Tensor of shape (n,), int64
         Labels.
     n_classes : int
+
+    Returns
+    -------
+    Prototypes
+        A class without subjects has the mean 0.
     """
     z = z.double()
     labels = torch.arange(n_classes, device=z.device)[:, None]

@@ -1,1 +1,1 @@
-"""What a person looks at: every table, page and picture, and the words of `inspect`."""
+"""Reports for people: every table, page and figure, and the text of `inspect`."""

@@ -145,7 +145,20 @@ def find_items(root: Path, kinds: Sequence[PageKind] | None = None) -> list[Item
 def _items_of(
     folder: Path, names: Sequence[str], kinds: Sequence[PageKind]
 ) -> list[tuple[PageKind, Path]]:
-    """Return the items of one folder: the folder itself, or files in it."""
+    """Return what has a page in one folder: the folder itself (a run, for example), or files in it.
+
+    Parameters
+    ----------
+    folder : Path
+    names : sequence of str
+        Names of the files in it.
+    kinds : sequence of PageKind
+        Kinds of pages to look for.
+
+    Returns
+    -------
+    list of (PageKind, Path)
+    """
     visible = [folder / name for name in sorted(names) if not name.startswith(".")]
     files = {path.name: path for path in visible if not path.is_symlink()}
     for kind in kinds:

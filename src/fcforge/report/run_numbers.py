@@ -125,7 +125,15 @@ def run_numbers(results: RunResults, about: RunInfo) -> RunNumbers:
 
 
 def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
-    """Return two curves over the stages: the metric at the sites so far, and forgetting."""
+    """Return two curves over the stages: the mean metric at the sites learned so far, and forgetting.
+
+    Parameters
+    ----------
+    runs : sequence of RunResult
+        Runs of one learner.
+    n_draws : int
+        Number of bootstrap draws for the intervals.
+    """
     n = len(runs[0].spec.order)
     main = PRIMARY[runs[0].kind]
 

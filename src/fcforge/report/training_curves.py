@@ -81,7 +81,7 @@ class Logged:
 
 
 def read_logged(store: Store) -> dict[str, Logged]:
-    """Read the logs of a run folder and return them by learner title; learners without are missing."""
+    """Read the logs of a run folder by the learner's title; a learner without logs is not in the result."""
     _, plan, _ = stored_plan(store)
     complete_keys, _ = store.complete(plan.nodes, checksums=False)
     entries: dict[str, list[Entry] | None] = {}

@@ -76,7 +76,7 @@ class Recorder(NoRecorder):
         def observations(
             lane_learner: Learner, before: Lane, lane: Lane
         ) -> dict[str, Tensor]:
-            """Return what one lane's method wants to log after its `begin_epoch`."""
+            """Return the values that one lane's method logs after its `begin_epoch`, by name."""
             return lane_learner.method.observations(before, lane)
 
         self._quality = lift_learner(quality, learner, jobs)

@@ -59,7 +59,7 @@ def pretrain(
 ) -> list[Lane]:
     """Train one network per seed on the public subjects by fine-tuning, as if they were one site.
 
-    All seeds train side by side. The last epoch is kept, whatever `training` selects at the sites.
+    All seeds train in parallel. The last epoch is kept, whatever `training` selects at the sites.
 
     Parameters
     ----------

@@ -85,7 +85,10 @@ def _train_together(
     training: Training,
     device: torch.device | str,
 ) -> list[np.ndarray]:
-    """Return P(patient) of each task's test subjects; the tasks have equally many training subjects."""
+    """Train a network for every task as lanes, and return P(patient) of each task's test subjects.
+
+    All tasks must have the same number of training subjects.
+    """
     n_rois = tasks[0].train.n_rois
     learner = Learner(Finetune(), build("model", model, MODELS, n_rois=n_rois))
     loader = SiteLoader(str(device))

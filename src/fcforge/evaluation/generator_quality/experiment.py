@@ -240,12 +240,22 @@ class JudgeRun:
     def synthesise(
         self, component: Component | None, train: FCBatch, name: str, seed: int
     ) -> tuple[FCBatch, Mapping[str, Any]]:
-        """Fit a generator on `train` and draw from it.
+        """Fit a generator to a site's training subjects and draw synthetic subjects.
+
+        Parameters
+        ----------
+        component : Component or None
+            Name and settings of the generator; None for the row of real subjects.
+        train : FCBatch
+            Training subjects.
+        name : str
+            Name of the site, for the seed.
+        seed : int
 
         Returns
         -------
         synthetic : FCBatch
-            Synthetic subjects; `train` itself if `component` is None, the row of real subjects.
+            Synthetic subjects; `train` itself if `component` is None.
         diagnostics : mapping
             Values by which the generator describes its training; empty for real subjects.
         """

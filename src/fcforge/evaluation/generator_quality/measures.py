@@ -55,7 +55,13 @@ def moments(train: FCBatch, synthetic: FCBatch) -> dict[str, float]:
 
 
 def class_effect(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> dict[str, float]:
-    """Compare the difference between patients and controls with the real one.
+    """Compare the difference between patients and controls in synthetic FC with the real one.
+
+    Parameters
+    ----------
+    train, test : FCBatch
+        Real subjects on which the generator was fitted, and held-out ones.
+    synthetic : FCBatch
 
     Returns
     -------
@@ -160,12 +166,21 @@ def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
 
 # -- two samples ---------------------------------------------------------------------------------
 def embed(reference: Tensor, fc: Tensor, dimensions: int = 50) -> tuple[Tensor, Tensor]:
-    """Return the coordinates (n, k), (m, k) of two sets of FC on the principal axes of their union.
+    """Return the coordinates of two sets of FC on the principal axes of their union.
 
-    Axes are those of the Fisher-z edges; there are k of them, `dimensions` at most.
+    With all 6,670 edges of 116 ROIs as dimensions, measures that are based on neighbours mislead. The axes
+    are those of the Fisher-z edges of both sets together, because axes of one set would favour it.
 
-    In the 6,670 raw dimensions neighbour-based measures mislead (generators.md 3.2). The union
-    treats both sets alike; axes of one set would favour it.
+    Parameters
+    ----------
+    reference : Tensor of shape (n, R, R)
+    fc : Tensor of shape (m, R, R)
+    dimensions : int
+        Largest number k of axes.
+
+    Returns
+    -------
+    Tensor of shape (n, k), Tensor of shape (m, k)
     """
     a = fisher_z(edges(reference)).double()
     b = fisher_z(edges(fc)).double()
@@ -257,7 +272,17 @@ def ridge_scores(
 def classifier_test(
     a: Tensor, b: Tensor, rng: np.random.Generator, folds: int = 5
 ) -> float:
-    """Return C2ST: cross-validated AUROC of a ridge classifier between two sets; 0.5 is best.
+    """Return the classifier two-sample test (C2ST) of two sets of points.
+
+    It is the cross-validated AUROC of a ridge classifier that separates them; 0.5 means that it cannot.
+
+    Parameters
+    ----------
+    a, b : Tensor of shape (n, k), (m, k)
+        The two sets, such as `embed` returns.
+    rng : numpy Generator
+        Randomness of the folds.
+    folds : int
 
     References
     ----------

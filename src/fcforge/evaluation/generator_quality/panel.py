@@ -76,7 +76,17 @@ def judge_all(
     training: Training,
     device: torch.device | str = "cpu",
 ) -> list[dict[str, Any]]:
-    """Judge many synthetic sets; on a GPU classifiers of equal size are trained at once.
+    """Judge many synthetic sets; on a GPU, classifiers with equally many subjects train in parallel.
+
+    Parameters
+    ----------
+    sets : sequence of JudgedSet
+        Synthetic sets with the real subjects to compare them with.
+    panel : Panel
+        Classifiers to train.
+    training : Training
+        Settings of their training.
+    device : torch.device or str
 
     Returns
     -------
@@ -140,12 +150,24 @@ def judge(
 def judge_fidelity(
     real_train: FCBatch, real_test: FCBatch, synthetic: FCBatch, *, seed: int = 0
 ) -> dict[str, float]:
-    """Compute all numbers that need no classifier of the diagnosis.
+    """Compute all numbers on a synthetic set that need no classifier of the diagnosis.
 
-    Means, variances and the class effect use all of `synthetic`; measures that depend on the
-    number of subjects (MMD, C2ST, coverage, topology) use as many as there are training
-    subjects, against the held-out ones, in at most 50 dimensions and at most half as many as
-    the smaller set has subjects: beyond that every subject has a dimension of its own.
+    Means, variances and the class effect use all synthetic subjects. Measures that depend on the number of
+    subjects (MMD, C2ST, coverage, topology) compare as many synthetic subjects as there are training subjects
+    with the held-out ones. They use at most 50 dimensions, and at most half as many as the smaller set has
+    subjects, because with more every subject has a dimension of its own.
+
+    Parameters
+    ----------
+    real_train, real_test : FCBatch
+        Real subjects on which the generator was fitted, and held-out ones.
+    synthetic : FCBatch
+    seed : int
+        Seed of the choice of synthetic subjects and of folds.
+
+    Returns
+    -------
+    dict of str to float
     """
     _check(real_train, real_test, synthetic)
     rng = numpy_rng(seed, "judge")

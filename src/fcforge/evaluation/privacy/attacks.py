@@ -83,7 +83,14 @@ def domias(x: Array, records: Array, reference: Array) -> Array:
     r"""Return the DOMIAS attack (n,): :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
 
     Both densities are taken on the principal axes of the released records, the space in which
-    a generator repeats its subjects.
+    a generator repeats its subjects. S are the released records, Ref the reference people.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, p)
+        Attacked people.
+    records : ndarray of shape (m, p)
+    reference : ndarray of shape (r, p)
 
     References
     ----------
@@ -131,6 +138,13 @@ def mean_shift(
     :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle` with :math:`m_S` and :math:`m_R` the
     class means of the records and of the reference. With 6670 edges and a hundred people even a
     mean reveals who is in it (Homer et al., PLoS Genetics 2008).
+
+    Parameters
+    ----------
+    x, records, reference : ndarray of shape (n, p), (m, p), (r, p)
+        Attacked people, released records and reference people.
+    y, records_y, reference_y : ndarray of shape (n,), (m,), (r,)
+        Their diagnoses.
     """
     released = class_mean(y, records, records_y)
     expected = class_mean(y, reference, reference_y)
@@ -139,12 +153,20 @@ def mean_shift(
 
 
 def other_scan(half: Array, records: Array, reference: Array) -> Array:
-    """Return the fingerprint attack (n,), which knows another scan `half` (n, p) of each target.
+    """Return the scores (n,) of the fingerprint attack, which knows another scan of each target.
 
-    The score is the highest correlation with a record minus the highest with a reference person.
+    The score is the highest correlation with a record minus the highest with a reference person. The mean FC
+    of the reference is subtracted first; on ABIDE this raises the AUC against a copying generator from 0.92
+    to 0.95.
 
-    What all people share (the reference's mean FC) is taken out first; on ABIDE that raises the
-    AUC against a copying generator from 0.92 to 0.95.
+    Parameters
+    ----------
+    half : ndarray of shape (n, p)
+        Edges of the other scan of each target, for example of the other half of the session.
+    records : ndarray of shape (m, p)
+        Released records.
+    reference : ndarray of shape (r, p)
+        Reference people.
     """
     mean = reference.mean(0)
     to_records = correlations(half - mean, records - mean).max(1)
@@ -273,7 +295,8 @@ def _ratio(features: Array, shadows: Array, inside: Array) -> Array:
 def _log_density(features: Array, mean: Array, shadows: Array, mask: Array) -> Array:
     """Return the Gaussian log density (n,) of features (n, f) about a mean (n, f), up to a constant.
 
-    The variance is that of the shadows (K, n, f) under `mask` (K, n), pooled over people.
+    The variance is that of the shadows (K, n, f) where `mask` (K, n) is true, pooled over people. (K shadow
+    worlds, n people, f features.)
     """
     count = mask.sum(0)[:, None]
     freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
@@ -291,9 +314,18 @@ def _log_density(features: Array, mean: Array, shadows: Array, mask: Array) -> A
 # row v), and asks whether it is in the sum. All take the sums of K releases (`totals`, (K, d)), how
 # many people each has (`members`, (K,)) and the rows (n, d) of n people, and give scores (K, n).
 def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ...]:
-    """Return totals, rows and reference in coordinates of the span of all people, if it is smaller.
+    """Return totals, rows and reference in coordinates of the space that all people's rows span.
 
-    Outside this span the totals hold noise alone. Inner products with a person do not change.
+    Outside this space the totals hold only noise. Inner products with a person do not change. Nothing is
+    changed if the space is not smaller than that of the rows.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (K, d)
+    rows : ndarray of shape (n, d)
+        Rows of the attacked people.
+    reference : ndarray of shape (m, d)
+        Rows of the reference people.
     """
     people = np.concatenate([rows, reference])
     if people.shape[1] <= len(people):
@@ -329,10 +361,20 @@ def sample_known(
 
 
 def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Array:
-    r"""Return the likelihood ratio of an attacker who knows all N rows, but not which n are summed.
+    r"""Return the likelihood ratio (K, N) of an attacker who knows all N rows, but not which n are summed.
 
-    The worst case short of knowing who else is in: true mean and covariance, and the sum of a
-    random part of N people varies by :math:`n (1 - n / N) \Sigma + \sigma^2 I` only.
+    This is the worst case in which the attacker does not know who else is in the sum. Mean and covariance are
+    the true ones, and the sum of n random people of N varies by
+    :math:`n (1 - n / N) \Sigma + \sigma^2 I` only.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (K, d)
+    members : ndarray of shape (K,)
+    rows : ndarray of shape (N, d)
+        Rows of all people of the hospital.
+    noise : float
+        Standard deviation sigma of the noise in the sums.
     """
     n = float(members.mean())
     spread = n * (1 - n / len(rows)) * np.cov(rows.T)
@@ -385,6 +427,21 @@ def sum_shift(
 
     It multiplies the released mean's shift from the reference mean m with the person's difference
     from the reference mean of the same diagnosis (Homer et al., PLoS Genetics 2008).
+
+    Parameters
+    ----------
+    totals : ndarray of shape (K, d)
+        Sums T.
+    members : ndarray of shape (K,)
+        Number n of people in each sum.
+    rows : ndarray of shape (n, d)
+        Row v of each attacked person.
+    y : ndarray of shape (n,)
+        Their diagnoses.
+    reference : ndarray of shape (r, d)
+        Rows of the reference people.
+    reference_y : ndarray of shape (r,)
+        Their diagnoses.
     """
     expected = class_mean(y, reference, reference_y)
     return (totals / members[:, None] - reference.mean(0)) @ (rows - expected).T

@@ -78,7 +78,19 @@ class People:
 
 
 def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Return a boolean mask of a random `share` of each class."""
+    """Choose a random share of each class.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Classes.
+    share : float
+    rng : numpy Generator
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+    """
     chosen = np.zeros(len(y), dtype=bool)
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
@@ -205,7 +217,21 @@ def synthetic(
 
 
 def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> People:
-    """Cut a site into the audited people and the attacker's reference."""
+    """Split a site into the audited people and the attacker's reference.
+
+    Parameters
+    ----------
+    batch : FCBatch
+        All people of the site.
+    half : Tensor of shape (n, p) or None
+        Edges of another scan of each of them.
+    plan : AuditPlan
+
+    Raises
+    ------
+    DataError
+        If the people are too few.
+    """
     mask = stratified(
         batch.y.numpy(), plan.reference, numpy_rng(plan.seed, "audit reference")
     )

@@ -23,12 +23,17 @@ Draws = tuple[Array, Array]
 def auc(inside: Array, outside: Array, p: Array, q: Array) -> Any:
     r"""Return the area under the ROC curve, :math:`P(s_{in} > s_{out}) + \frac12 P(s_{in} = s_{out})`.
 
+    Parameters
+    ----------
+    inside, outside : ndarray of shape (n_in,), (n_out,)
+        Scores of members and of outsiders.
+    p, q : ndarray of shape (n_in,), (n_out,), or (B, n_in), (B, n_out)
+        Weights of members and of outsiders; B sets of weights give B areas at once.
+
     Examples
     --------
     >>> float(auc(np.array([3.0, 1.0]), np.array([2.0, 1.0]), np.ones(2), np.ones(2)))
     0.625
-
-    `p` and `q` are weights of the people, (n,) or (B, n) for B areas at once.
     """
     members = inside[:, None]
     wins = (members > outside) + 0.5 * (members == outside)
@@ -44,13 +49,20 @@ def tpr_at_fpr(
     Thresholds are outsiders' scores, so with fewer than 1 / fpr outsiders no false alarm is
     allowed at all.
 
+    Parameters
+    ----------
+    inside, outside : ndarray of shape (n_in,), (n_out,)
+        Scores of members and of outsiders.
+    p, q : ndarray of shape (n_in,), (n_out,)
+        Weights of members and of outsiders.
+    fpr : float
+        Largest false-positive rate.
+
     Examples
     --------
     >>> inside = np.array([9.0, 5.0, 1.0, 0.0])
     >>> tpr_at_fpr(inside, np.array([4.0, 3.0, 2.0]), np.ones(4), np.ones(3))
     0.5
-
-    `p` and `q` are weights of the people, (n,).
     """
     order = np.argsort(outside)[::-1]
     values = outside[order]
@@ -160,7 +172,19 @@ def membership(
 def identification(
     hits: Array, member: Array, rng: Generator, *, n_draws: int = 200
 ) -> Estimate:
-    """Return the share of members who were identified; `hits` (K, n) is 1 where a link was right."""
+    """Return the share of members who were identified by an attack, with its bootstrap interval.
+
+    Parameters
+    ----------
+    hits : ndarray of shape (K, n)
+        1 where the attack linked the person to the right record, else 0.
+    member : ndarray of shape (K, n)
+        1 for people trained on in each of K worlds.
+    rng : numpy Generator
+        Randomness of the interval.
+    n_draws : int
+        Number of bootstrap draws.
+    """
     inside = member == MEMBER
 
     def rate(w: Array) -> float:

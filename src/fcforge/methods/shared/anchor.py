@@ -205,11 +205,24 @@ def predictions(model: Model, lane: Lane, inputs: Inputs) -> Tensor:
 
 
 def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
-    r"""Return the mean over subjects of :math:`(\partial CE(G_i, y_i) / \partial \theta)^2`.
+    r"""Return the mean over subjects of the squared gradient of each subject's cross-entropy.
 
-    G are the subjects, given as prepared `inputs`, and y (n,) their labels. The network is in
-    evaluation mode. The derivative of the cross-entropy is :math:`-(1 - p_y)` times that of the
-    margin towards y.
+    The network is in evaluation mode. The gradient of the cross-entropy is :math:`-(1 - p_y)` times that of
+    the margin, the logit of y less that of the other class.
+
+    Parameters
+    ----------
+    model : Model
+    lane : Lane
+    inputs : dict of Tensor
+        Subjects, from `Model.prepare`.
+    y : Tensor of shape (n,)
+        Their labels.
+
+    Returns
+    -------
+    dict of Tensor
+        One tensor per parameter, by name.
     """
     if model.n_outputs > 2:
         return margin_gradients(model, lane, inputs, F.one_hot(y, model.n_outputs))
