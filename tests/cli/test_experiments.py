@@ -1,5 +1,6 @@
 """Commands of experiments: stdout and stderr, exit codes, lists, no torch for --help."""
 
+import errno
 import json
 import shutil
 import subprocess
@@ -355,6 +356,16 @@ def test_trouble_with_the_disk_is_one_line(tmp_path):
     assert answer.code == 2
     assert answer.err.splitlines()[-1].startswith("error: ")
     assert str(tmp_path / "file") in answer.err
+
+
+def test_a_full_disk_names_the_remedy(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Store, "write_experiment", fail)
+    answer = fcforge("run", small_config(), "--out", tmp_path / "run", "--jobs", 1)
+    assert answer.code == 2
+    assert "No space left on device. Free some disk space" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,21 @@ def test_diagonal_is_not_one():
     )
 
 
+def test_a_diagonal_of_zeros_may_be_of_fisher_z():
+    def without(m):
+        np.fill_diagonal(m, 1e-16)
+
+    fault = only(check_cohort(with_fc(small(), 0, without)))
+    assert fault.what == "the diagonal is 0, not 1."
+    assert "--kind fisher_z" in fault.do
+
+    def beyond(m):
+        without(m)
+        m[0, 1] = m[1, 0] = 1.3
+
+    assert "beyond 1" in only(check_cohort(with_fc(small(), 0, beyond))).what
+
+
 def test_two_rois_are_not_flat():
     assert check_cohort(small(n_rois=2)) == []
 

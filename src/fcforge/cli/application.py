@@ -1,5 +1,6 @@
 """The command-line application and its entry point."""
 
+import errno
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -9,6 +10,8 @@ from typer import Option
 
 from fcforge.cli.messages import say
 from fcforge.core.errors import FCForgeError, needs
+
+MAKE_ROOM = "Free some disk space; the same command again continues."
 
 app = typer.Typer(
     name="fcforge",
@@ -54,6 +57,8 @@ def run(complete: Callable[[], typer.Typer], argv: list[str] | None = None) -> A
     # disk full, no permission, a folder where a file should be
     except OSError as error:
         place = str(error.filename or "")
-        problem = FCForgeError(f"{error.strerror or error}.", where=place)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        do = MAKE_ROOM if full else ""
+        problem = FCForgeError(f"{error.strerror or error}.", where=place, do=do)
     say(f"error: {problem}", style="red")
     sys.exit(2)

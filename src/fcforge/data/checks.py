@@ -23,6 +23,7 @@ TOLERANCE = 1e-4  # for symmetry, range and diagonal of a correlation matrix
 SHOWN = 5  # errors that `require_valid` lists
 COPY = 0.99999  # edge correlation above which two scans are copies of one file
 NUMBERS = ("age", "mean_fd")  # covariates that must be numbers
+GIVE_KIND = 'give --kind fisher_z (in a config: kind = "fisher_z").'
 WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
 
 
@@ -132,7 +133,7 @@ def _flat_rois(fc: np.ndarray) -> list[int]:
 def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     """Yield each reason why a matrix of shape (R, R) is no correlation matrix, with advice.
 
-    After NaN or infinity nothing else is checked.
+    After NaN or infinity nothing else is checked, and after values beyond 1 no diagonal.
     """
     not_finite = ~np.isfinite(matrix)
     if not_finite.any():
@@ -151,9 +152,13 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     largest = float(np.abs(matrix[off_diagonal]).max())
     if largest > 1 + TOLERANCE:
         message = "FC has values beyond 1, so it is no correlation."
-        hint = 'If these are Fisher z values, give --kind fisher_z (in a config: kind = "fisher_z").'
-        yield message, hint
+        yield message, f"If these are Fisher z values, {GIVE_KIND}"
+        return  # the diagonal of Fisher z is any number
     diagonal = np.diagonal(matrix)
+    if np.abs(diagonal).max() < TOLERANCE:
+        hint = f"If these are Fisher z values, {GIVE_KIND} If they are correlations, set it to 1."
+        yield "the diagonal is 0, not 1.", hint
+        return
     worst = int(np.abs(diagonal - 1).argmax())
     if abs(diagonal[worst] - 1) > TOLERANCE:
         yield (

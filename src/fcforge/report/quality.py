@@ -333,6 +333,12 @@ def _joined(people: pd.DataFrame, quality: GroupQuality) -> pd.DataFrame:
     return people.merge(quality.table[more], on="participant_id", how="left")
 
 
+def _holds_numbers(values: pd.Series) -> bool:
+    """Return whether all values of a column that are not n/a can be read as numbers."""
+    known = values[values != "n/a"]
+    return bool(pd.to_numeric(known, errors="coerce").notna().all())
+
+
 def _subjects(people: pd.DataFrame, quality: GroupQuality | None) -> Table:
     """Return the columns of participants.tsv and measures as a table, subjects linked to their pages."""
     has_values = (people != "n/a").any()
@@ -353,7 +359,11 @@ def _subjects(people: pd.DataFrame, quality: GroupQuality | None) -> Table:
             reason = str(table.loc[subject, "flags"])
             row.append(Cell(reason.replace("; ", ", ") or "\N{EN DASH}"))
         body.append(row)
-    heads: list[str | Heading] = [*columns.columns]
+    # numbers to the right, words to the left
+    heads: list[str | Heading] = [
+        Heading(name, words=not _holds_numbers(values))
+        for name, values in columns.items()
+    ]
     heads += [Heading(m.title, m.meaning) for m in measures]
     if quality is not None:
         heads.append(Heading("flags", words=True))
