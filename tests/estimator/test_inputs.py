@@ -88,7 +88,7 @@ def test_pipeline_with_nilearn(vectorize, discard) -> None:
         (np.full((20, 6), 1.7), "beyond a correlation"),
         (np.tile(np.eye(4), (20, 1, 1))[:, :, :3], "too short"),
         ([np.eye(30, 4), np.eye(30, 5)] * 10, "different numbers of ROIs"),
-        ([np.ones((30, 4))] * 20, r"X\[0\]: 0 of 4 ROIs have a signal"),
+        ([np.ones((30, 4))] * 20, r"X\[0\]: only 0 of 4 ROIs have a signal"),
         (np.full((20, 4, 4), np.nan), "NaN"),
         (np.zeros((20, 2, 2, 2)), "dim"),
     ],
