@@ -94,6 +94,7 @@ def test_what_may_change_between_sites_takes_effect(subjects) -> None:
         ({"method": "ridge"}, "method or its settings changed"),
         ({"model__features": "z"}, "model or its settings changed"),
         ({"seed": 3}, "seed changed"),
+        ({"positive": 0}, "positive changed"),
     ],
 )
 def test_what_may_not_change_between_sites_is_refused(
@@ -104,6 +105,15 @@ def test_what_may_not_change_between_sites_is_refused(
     model.set_params(**change)
     with pytest.raises(InputError, match=message):
         model.partial_fit(0.9 * fc + 0.1 * np.eye(10), y, site="B")
+
+
+def test_the_order_of_edges_may_not_change_between_sites(subjects) -> None:
+    fc, y, _ = subjects
+    rows, columns = np.tril_indices(10, -1)
+    model = ForgeClassifier(**QUICK).fit(fc[:, rows, columns], y, site="A")
+    model.set_params(edges="upper")
+    with pytest.raises(InputError, match="edges changed after the first site"):
+        model.partial_fit(0.9 * fc[:, rows, columns], y, site="B")
 
 
 def test_seeds(subjects) -> None:

@@ -118,6 +118,12 @@ def broken(fc, y, fault):
         y = y[:-1]
     elif fault == "one class":
         y[:] = "control"
+    elif fault == "no diagonal":
+        fc[1] -= np.eye(fc.shape[-1])
+    elif fault == "no label":
+        y = np.where(np.arange(len(y)) == 7, np.nan, np.arange(len(y)) % 2)
+    elif fault == "nobody":
+        fc, y = fc[:0], y[:0]
     elif fault == "vectors":
         fc = fc[:, 0]
     return fc, y
@@ -131,6 +137,9 @@ def broken(fc, y, fault):
         ("fisher", r"subject 3 has values beyond 1.*np\.tanh"),
         ("lengths", "fc has 24 subjects, y has shape"),
         ("one class", "all 24 subjects have the diagnosis 'control'"),
+        ("no diagonal", "subject 1 has a diagonal that is not 1"),
+        ("no label", r"y\[7\] is nan"),
+        ("nobody", "no subjects"),
         ("vectors", r"fc has shape \(24, 8\)"),
     ],
 )

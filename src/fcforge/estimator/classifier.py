@@ -21,7 +21,7 @@ from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort
 from fcforge.data.site_checks import CHECK_LABELS, SWAPPED, contrast, labels_swapped
 from fcforge.estimator import people
-from fcforge.estimator.continual import ContinualEstimator, require_no_scans
+from fcforge.estimator.continual import LEARN_ANEW, ContinualEstimator, require_no_scans
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.trained import ExplainedOutput
 from fcforge.evaluation.attribution import slope_at
@@ -134,7 +134,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         """Learn one more site, several, or further subjects of a known site.
 
         Parameters changed by `set_params` since the last call take effect where they concern
-        training or generator; a changed method, model or seed is refused.
+        training or generator; a changed method, model, seed, `positive` or `edges` is refused.
 
         Parameters
         ----------
@@ -167,6 +167,11 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         numbers, labels = self._checked(X, y, first)
         ordered = self._ordered_classes(labels, classes) if first else self._labels
         known = people.require_classes(labels, np.unique(ordered))
+        if self.positive is not None and len(known) == 2:
+            patient = people.positive_class(known, self.positive)
+            if patient != ordered[1]:
+                what = f"positive changed after the first site: {patient!r}, was {ordered[1]!r}."
+                raise InputError(what, do=LEARN_ANEW)
         target = self._target(ordered) if first else self.target_
         code = people.coded(labels, ordered)
         self._learn_all(

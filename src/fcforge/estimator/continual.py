@@ -39,6 +39,7 @@ from fcforge.evaluation.explanation import ColumnExplanation, Explanation, expla
 from fcforge.imaging.atlas import Atlas
 from fcforge.models.torch_module import TorchModule
 
+LEARN_ANEW = "Learn from scratch with fit, or set it back."
 FEWEST_STORED = 10  # smallest number of people whose mean FC is stored
 
 
@@ -164,6 +165,9 @@ class ContinualEstimator(Fitted, ABC):
         class_weight : "balanced", or ndarray of shape (K,), optional
             Weight of each class in the order of the model.
         """
+        if not first and self._layout is not None and self._layout.order != self.edges:
+            message = f"edges changed after the first site: {self.edges!r}, was {self._layout.order!r}."
+            raise InputError(message, do=LEARN_ANEW)
         visits_before = 0 if first else len(self._visits)
         names = people_module.site_names(site, len(X), f"site-{visits_before + 1}")
         people_module.compare_site_names(names, () if first else self.sites_)
@@ -310,9 +314,7 @@ class ContinualEstimator(Fitted, ABC):
             message = (
                 f"the seed changed after the first site: {seed}, was {model.seed}."
             )
-            raise ConfigError(
-                message, do="Learn from scratch with fit, or set it back."
-            )
+            raise ConfigError(message, do=LEARN_ANEW)
 
     def _progress(self, site: str, n: int, settings: SiteSettings) -> Progress:
         """Return the progress lines of one site's training, printed as `verbose` says."""

@@ -29,6 +29,7 @@ from fcforge.generators.progress import listening
 FORMAT = "fcforge generator 1"
 HEADER = "fcforge"  # key of our entry in the metadata of a safetensors file
 SYMMETRIC = 1e-4  # largest difference between an entry and its mirror image
+UNIT = 1e-3  # largest excess of a correlation over 1, and difference of the diagonal from 1
 RandomState = int | np.random.RandomState | np.random.Generator | None
 
 
@@ -120,6 +121,7 @@ class FCGenerator:
                 f"fc has {len(matrices)} subjects, y has shape {labels.shape}.",
                 do="Give one diagnosis per matrix.",
             )
+        _require_labels(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise DataError(
@@ -454,11 +456,31 @@ def checked_fc(fc: np.ndarray, n_rois: int | None = None) -> np.ndarray:
         "Give whole correlation matrices, e.g. np.corrcoef(series.T).",
     )
     _refuse_subject(
-        np.abs(matrices).max((1, 2), initial=0) > 1.0 + 1e-3,
+        np.abs(matrices).max((1, 2), initial=0) > 1.0 + UNIT,
         "has values beyond 1",
         "Give Pearson correlations; np.tanh undoes Fisher's z.",
     )
+    diagonals = np.diagonal(matrices, axis1=1, axis2=2)
+    _refuse_subject(
+        np.abs(diagonals - 1.0).max(1, initial=0) > UNIT,
+        "has a diagonal that is not 1",
+        "Give whole correlation matrices; where the diagonal was set to 0, set it to 1.",
+    )
     return matrices
+
+
+def _require_labels(labels: np.ndarray) -> None:
+    """Raise `DataError` if there are no labels (n,), or one of them stands for a missing value."""
+    if not len(labels):
+        raise DataError(
+            "there are no subjects.", do="Give at least some of each class."
+        )
+    for place, label in enumerate(labels.tolist()):
+        if label is None or label != label:  # NaN differs from itself
+            raise DataError(
+                f"y[{place}] is {label!r}, which stands for a missing value.",
+                do="Leave the subject out of fc and y.",
+            )
 
 
 def _refuse_subject(faulty: Any, fault: str, advice: str) -> None:
