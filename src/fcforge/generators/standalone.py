@@ -1,7 +1,8 @@
 """Generators on numpy arrays: fit, sample, save and load without a run.
 
 `FCGenerator` wraps any registered generator. `FCMVAE` is FCM-VAE, with an encoder and a training
-history in addition. All numbers come from `fcforge.generators.base.Generator`.
+history in addition. All numbers come from `fcforge.generators.base.Generator`. They are computed in
+one thread and do not depend on the number of cores.
 """
 
 import inspect
@@ -25,6 +26,7 @@ from fcforge.generators.cache import read_tensors, write_tensors
 from fcforge.generators.fcm_vae import StableVAE
 from fcforge.generators.fcm_vae.base import VAE
 from fcforge.generators.progress import listening
+from fcforge.nn.resources import one_thread
 
 FORMAT = "fcforge generator 1"
 HEADER = "fcforge"  # key of our entry in the metadata of a safetensors file
@@ -138,7 +140,7 @@ class FCGenerator:
         seed = seed_of(self.random_state)
         batch = FCBatch.from_numpy(matrices, codes.astype(np.int64))
         listener = _Printer(self.name) if self.verbose else None
-        with listening(listener):
+        with listening(listener), one_thread():
             state = self.generator.fit(batch, torch_rng(seed, "fit"))
         self._set(state, classes, matrices.shape[-1], seed)
         return self
@@ -184,7 +186,8 @@ class FCGenerator:
         else:
             rng = torch_rng(seed_of(random_state), "sample")
         codes_ = torch.from_numpy(codes.astype(np.int64))
-        return self.generator.sample(state, codes_, rng).fc.numpy()
+        with one_thread():
+            return self.generator.sample(state, codes_, rng).fc.numpy()
 
     def _set(
         self, state: GeneratorState, classes: np.ndarray, n_rois: int, seed: int
@@ -362,7 +365,7 @@ class FCMVAE(FCGenerator):
         """Check an FC array and return ``function(fitted model, FC as Tensor)`` as an array."""
         model = self._fitted().model
         matrices = checked_fc(fc, self.n_rois_)
-        with torch.no_grad():
+        with torch.no_grad(), one_thread():
             result: Tensor = function(model, torch.from_numpy(matrices))
         return result.numpy()
 
