@@ -1,4 +1,7 @@
-"""`fcforge.run`: an experiment from Python, on arrays or on any dataset of a config."""
+"""`fcforge.run`: an experiment from Python, on arrays or on any dataset of a config.
+
+Shapes: n subjects, R ROIs.
+"""
 
 import tempfile
 from collections.abc import Mapping, Sequence

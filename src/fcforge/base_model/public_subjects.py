@@ -1,4 +1,7 @@
-"""Public subjects and the base model fitted on them, as methods and generators receive them."""
+"""Public subjects and the base model fitted on them, as methods and generators receive them.
+
+Shapes: n subjects, R ROIs.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,7 @@
-"""Duplicate scans: pairs of scans that look like one person."""
+"""Duplicate scans: pairs of scans that look like one person.
+
+Shapes: n and m scans of two sets, R ROIs, E = R (R - 1) / 2 edges.
+"""
 
 from typing import NamedTuple
 

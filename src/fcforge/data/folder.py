@@ -1,6 +1,8 @@
 """A user's own dataset: FC or time series, in one file for all or in one file per subject.
 
 B-SNIP has no public layout (access is by application); it is loaded from such a folder.
+
+Shapes: n subjects, R ROIs.
 """
 
 import re

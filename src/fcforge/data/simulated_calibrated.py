@@ -13,6 +13,8 @@ Measured over seeds 0-4 of ``realistic``, against real ABIDE (CC200, 4 sites): m
 .17-.18 (.17-.21), median |d| per edge .07-.13 (.09), site share of variance .03-.06 (.05), site
 recognised .99-1.0 (.97), diagnosis by ridge pooled .68-.73 (.72), one site to another .53-.60
 (.59). Real AAL-116 is denser (mean r .28, density .31, SD over edges .18).
+
+Shapes: n subjects or points, R ROIs, k sources of variation.
 """
 
 from collections.abc import Sequence

@@ -22,6 +22,8 @@ What marks a patient at one hospital is thus noise at all others. A subject is o
 `volumes` independent volumes: the matrix tanh Z is projected to the correlation matrices, and the
 correlation of the volumes that are drawn from it is returned. The projection takes up to a third
 of a group's difference between patients and controls.
+
+Shapes: n subjects, R ROIs.
 """
 
 from collections.abc import Sequence

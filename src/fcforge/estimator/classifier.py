@@ -5,6 +5,8 @@
 >>> make_pipeline(  # doctest: +SKIP
 ...     ConnectivityMeasure(kind="correlation", vectorize=True), ForgeClassifier()
 ... ).fit(time_series, diagnosis)
+
+Shapes: n subjects, R ROIs, E = R (R - 1) / 2 edges, K classes.
 """
 
 import warnings

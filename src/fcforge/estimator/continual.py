@@ -1,4 +1,7 @@
-"""Base of the estimators: learning site after site, scores, explanations and files."""
+"""Base of the estimators: learning site after site, scores, explanations and files.
+
+Shapes: n subjects, R ROIs, T volumes of a time series, K classes.
+"""
 
 import warnings
 from abc import ABC, abstractmethod

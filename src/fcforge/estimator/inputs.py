@@ -1,4 +1,7 @@
-"""Reading of X: FC matrices from matrices, vectorised edges or time series."""
+"""Reading of X: FC matrices from matrices, vectorised edges or time series.
+
+Shapes: n subjects, R ROIs, T volumes of a time series, p columns of X.
+"""
 
 import math
 import warnings

@@ -1,4 +1,7 @@
-"""Sites, classes and covariates of the rows of X."""
+"""Sites, classes and covariates of the rows of X.
+
+Shapes: n people (rows of X), R ROIs, K classes.
+"""
 
 import hashlib
 import warnings

@@ -1,4 +1,7 @@
-"""Regressor with the interface of scikit-learn: ``ForgeRegressor().fit(X, age, site=hospital)``."""
+"""Regressor with the interface of scikit-learn: ``ForgeRegressor().fit(X, age, site=hospital)``.
+
+Shapes: n subjects, R ROIs.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self

@@ -2,6 +2,8 @@
 
 Nothing is pickled and nothing in a file can run code. Everything that is read is checked against
 the learner that the file names before it is used.
+
+Shapes: n subjects, R ROIs, E = R (R - 1) / 2 edges.
 """
 
 import json

@@ -8,6 +8,8 @@ training all subjects are rows of one table, the bank.
 
 A site may return. Its second visit is learned as a further place in the order, with a memory of its
 own; the sampler distributes the replayed subjects over all visits.
+
+Shapes: n subjects, R ROIs, K classes.
 """
 
 import math

@@ -4,6 +4,8 @@ Confounds and sites are metadata of the subjects. In a pipeline they are routed
 (``sklearn.set_config(enable_metadata_routing=True)``), to `fit` and to `transform` alike:
 
 >>> SiteHarmoniser().set_fit_request(site=True).set_transform_request(site=True)  # doctest: +SKIP
+
+Shapes: n subjects, R ROIs, T volumes of a time series, p columns of X, k covariates.
 """
 
 from collections.abc import Callable, Sequence

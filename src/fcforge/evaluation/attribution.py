@@ -18,6 +18,8 @@ belongs to the edge that crosses, and is shared by those that cross within the s
 Contributions are for the patients' class, whatever the two classes are called: positive ones
 speak for it.
 
+Shapes: n scans, R ROIs, E = R (R - 1) / 2 edges, m points at which the score is computed at once.
+
 References
 ----------
 Sundararajan, Taly, Yan (2017), Axiomatic attribution for deep networks.

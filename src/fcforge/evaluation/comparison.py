@@ -1,4 +1,7 @@
-"""Paired comparison of two learners on the same orders, seeds and subjects."""
+"""Paired comparison of two learners on the same orders, seeds and subjects.
+
+T is the number of sites of a run.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,7 @@
-"""Agreement of several trainings about the edges that a model uses (stability selection)."""
+"""Agreement of several trainings about the edges that a model uses (stability selection).
+
+E is the number of edges.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Explanations of a model's scores: edges, ROIs and networks that moved each scan's score."""
+"""Explanations of a model's scores: edges, ROIs and networks that moved each scan's score.
+
+Shapes: n scans, R ROIs, E = R (R - 1) / 2 edges, S networks.
+"""
 
 import io
 from collections.abc import Mapping, Sequence

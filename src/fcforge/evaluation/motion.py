@@ -2,6 +2,8 @@
 
 Patients move more than controls in every large ABIDE site. A classifier of FC that is no better
 than logistic regression on mean framewise displacement may have learned nothing but motion.
+
+Shapes: n subjects, m subjects that are scored.
 """
 
 from collections.abc import Sequence

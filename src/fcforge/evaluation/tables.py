@@ -1,4 +1,7 @@
-"""The results table: one row per learner, the majority row always among them."""
+"""The results table: one row per learner, the majority row always among them.
+
+T is the number of sites of a run.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

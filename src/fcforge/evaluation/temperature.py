@@ -1,4 +1,7 @@
-"""Probabilities of log odds, and the temperature that calibrates log odds."""
+"""Probabilities of log odds, and the temperature that calibrates log odds.
+
+n is the number of subjects.
+"""
 
 import math
 

@@ -7,6 +7,8 @@ a QR decomposition: the same numbers in min(n, p + 2) rows instead of p + 2). Fr
 the standardisation of the features and the ridge weights. Nothing is forgotten: after the last
 site the weights are those of one ridge regression on all sites together, whatever the order. No
 subject is kept, but second moments of few subjects reveal a lot about them: see the privacy audit.
+
+Shapes: n subjects, q features, c columns of labels (one, or one per class if there are more than two).
 """
 
 import math

@@ -15,6 +15,9 @@ and :math:`(s - u)^2 = \tfrac12 \|h(G) - u\|^2` is the logits distillation as it
 of a linear model is its input: the :math:`\lambda_3` term is zero for every w, readouts only serve
 the sampler. What is left is one weighted ridge regression, in which a remembered subject has the
 target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
+
+Shapes: n subjects of the open site, N subjects of the open site and of the memory, k remembered
+subjects, q features, c columns of targets (one, or one per class if there are more than two).
 """
 
 from dataclasses import dataclass

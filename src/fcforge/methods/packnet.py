@@ -3,6 +3,8 @@
 At site t the free weights are trained, the smallest are set to zero and stay free for later
 sites, the survivors are trained on and then belong to site t. The network of site t is made of
 the weights of sites 1..t. A subject comes without its site, so all t networks look at it.
+
+T is the number of sites learned.
 """
 
 from dataclasses import dataclass

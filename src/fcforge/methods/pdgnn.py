@@ -6,6 +6,8 @@ it is stored instead of the graph and a small network is trained on current and 
 .. math:: L = \tfrac12 \sum_{c} \mathrm{mean}_{i \in B_c \cup M, \, y_i = c} CE_i
 
 This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for it.
+
+Shapes: n subjects, R ROIs, q numbers of an embedding, K classes.
 """
 
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ from fcforge.replay.memory import admit, weighted_priority
 
 
 class EmbeddingMemory(NamedTuple):
-    """A memory of embeddings.
+    """A memory of embeddings with n slots.
 
     Attributes
     ----------

@@ -10,6 +10,8 @@ s the score, t = -1 or +1 the diagnosis, u the score when subject j was stored. 
 ``l1 = 1, l2 = 0`` this is ER, with ``0.5, 0.5`` DER++; without a memory every site is a ridge
 regression of its own (fine-tuning), and with room for all subjects, each with weight one
 (``weigh = "subjects"``, ``l1 = 1, l2 = 0``), one of all sites so far (cumulative).
+
+Shapes: k remembered subjects, c columns of targets.
 """
 
 from dataclasses import dataclass

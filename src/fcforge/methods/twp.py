@@ -3,6 +3,8 @@ r"""Topology-aware weight preserving (TWP): protect what loss and graph attentio
 .. math::
     L = CE + \sum_{k<t} \sum_j (\lambda_l I^{loss}_{k,j} + \lambda_t I^{top}_{k,j})
         (\theta_j - \theta^*_{k,j})^2
+
+Shapes: n subjects, R ROIs, F node features.
 """
 
 from dataclasses import dataclass

@@ -10,6 +10,8 @@ losses"). Every formula here is our reading of it:
 
 with :math:`s(v) = \mathrm{softmax}_{j \in N(v)} (-\|h_v - h_j\|^2 / (F \tau))` over the F node
 features, and the network before this site as the teacher.
+
+Shapes: n subjects, R ROIs, K classes.
 """
 
 from dataclasses import dataclass

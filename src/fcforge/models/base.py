@@ -2,6 +2,8 @@
 
 The training engine trains many networks of one model at the same time by ``torch.func.vmap``. Each
 is called a lane: one learner, one order of sites, one seed.
+
+Shapes: n subjects, R ROIs.
 """
 
 from abc import ABC, abstractmethod

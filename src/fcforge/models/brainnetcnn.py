@@ -1,4 +1,7 @@
-"""BrainNetCNN: a convolutional network whose kernels are the rows and columns of FC."""
+"""BrainNetCNN: a convolutional network whose kernels are the rows and columns of FC.
+
+Shapes: n subjects, R ROIs.
+"""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -2,6 +2,8 @@
 
 E is the number of edges of R ROIs, R (R - 1) / 2. These models have no graph and no threshold, and are
 what a graph network must surpass.
+
+Shapes: n subjects.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Graph attention network."""
+"""Graph attention network.
+
+Shapes: n subjects, R ROIs.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Graph convolutional network, the paper's backbone."""
+"""Graph convolutional network, the paper's backbone.
+
+Shapes: n subjects, R ROIs.
+"""
 
 from dataclasses import dataclass
 

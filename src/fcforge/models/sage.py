@@ -1,4 +1,7 @@
-"""GraphSAGE with mean aggregation."""
+"""GraphSAGE with mean aggregation.
+
+Shapes: n subjects, R ROIs.
+"""
 
 from dataclasses import dataclass
 

@@ -2,6 +2,8 @@
 
 A topology-aware embedding of a subject is its node features after propagation over its graph. Nothing
 in it is learned, so a memory can hold it instead of the graph.
+
+Shapes: n subjects, R ROIs.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Graph transformer of Dwivedi and Bresson (2021) with Laplacian coordinates."""
+"""Graph transformer of Dwivedi and Bresson (2021) with Laplacian coordinates.
+
+Shapes: n subjects, R ROIs, k Laplacian coordinates, c features of an attention head.
+"""
 
 from dataclasses import dataclass
 

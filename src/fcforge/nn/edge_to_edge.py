@@ -1,5 +1,7 @@
 """Edge-to-edge layer of BrainNetCNN, for classifiers and generators of FC matrices.
 
+Shapes: n subjects, R ROIs.
+
 References
 ----------
 Kawahara et al., BrainNetCNN: convolutional neural networks for brain networks, NeuroImage 2017.

@@ -12,6 +12,8 @@ mask is the same bit by bit.
 
 The functions here take the tensors of one lane. The ``vmap`` rule of `_OfLanes` turns many lanes
 into one kernel launch.
+
+Shapes: n rows, R ROIs, F features, P parameters in all.
 """
 
 from collections.abc import Sequence

@@ -10,6 +10,8 @@ The dropout mask is a hash of the lane's key and a value's position (`randomness
 hash of 32 bits serves four positions, one in each quarter of the array: ``quarter`` is the length of
 a quarter. A value is dropped if its byte is below ``dropped`` (of 256), and ``scale`` makes up for
 the dropped ones.
+
+Further letters: R ROIs, P parameters in all.
 """
 
 # mypy: disable-error-code="no-untyped-def"

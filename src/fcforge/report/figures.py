@@ -3,6 +3,8 @@
 Figures are matplotlib's, embedded as SVG whose colours follow the page from light to dark: they are
 drawn with placeholder colours, each of which becomes a variable of the style sheet. Text stays text
 of at least 12 px, also where a phone shrinks the figure: margins leave room for larger letters.
+
+T is the number of stages (sites learned).
 """
 
 import base64

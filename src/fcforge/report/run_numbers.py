@@ -1,4 +1,7 @@
-"""The numbers behind the page of a run, each computed once."""
+"""The numbers behind the page of a run, each computed once.
+
+T is the number of sites of a run.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

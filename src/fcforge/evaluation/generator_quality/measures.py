@@ -1,6 +1,8 @@
 """Measures of synthetic FC: validity, likeness to real FC, and how well the two can be separated.
 
 Functions of FC (n, R, R), n subjects by R ROIs, and diagnoses (n,). No classifier of the diagnosis is trained.
+
+Further letters: k dimensions, p edges, m subjects of a second set.
 """
 
 import numpy as np

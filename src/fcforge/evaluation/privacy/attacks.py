@@ -3,6 +3,9 @@
 Those on records take Fisher-z edges: targets x (n, p), released records S (m, p), and the
 attacker's own reference Ref (r, p), people of the same population who were certainly not trained
 on. A higher score means "was trained on".
+
+Shapes: n attacked people, m released records, r reference people, p edges, K worlds or releases, f features,
+d numbers of a row.
 """
 
 from collections.abc import Callable

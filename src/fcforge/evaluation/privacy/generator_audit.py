@@ -3,6 +3,8 @@
 A world is one random half of the site's audited people; the generator is fitted on that half, so
 that who was trained on is known. The same worlds serve every attack and are each other's shadow
 models. A further part of the site (the attacker's reference) is in no world.
+
+Shapes: n people, r reference people, R ROIs, E (or p) edges, K worlds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -2,6 +2,8 @@
 
 Scores of several worlds (retrainings on other subjects) are held as arrays of shape (K, n): one
 row per world, one column per subject; `member` is 1 for those trained on in that world.
+
+Shapes: K worlds, n subjects, B bootstrap draws.
 """
 
 from collections.abc import Callable

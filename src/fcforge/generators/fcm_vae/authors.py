@@ -1,6 +1,8 @@
 """FCM-VAE, variant `authors`: the variant `paper` with all that differs in the authors' public code.
 
 Each method below replaces one of `PaperVAE` or `VAE`, whose docstring has arguments and shapes.
+
+Shapes: n subjects, R ROIs, k Laplacian coordinates.
 """
 
 import math

@@ -1,4 +1,7 @@
-"""A memory of real subjects, shared by ER, DER, UGCL and replay in closed form."""
+"""A memory of real subjects, shared by ER, DER, UGCL and replay in closed form.
+
+Shapes: b subjects of a batch.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

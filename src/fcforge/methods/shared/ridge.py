@@ -3,6 +3,10 @@ r"""Ridge regression on edges, two ways: of weighted subjects, and of a root.
 .. math:: \min_{w, b} \sum_i m_i\,(t_i - b - x_i^\top w)^2 + \alpha\,\|w\|^2
 
 in the dual: as many unknowns as subjects, not as edges.
+
+The letters: m_i is the weight (mass) of subject i, t_i its target and x_i its features. Shapes: n subjects,
+p or q features, c columns of targets (one, or one per class if there are more than two), k remembered
+subjects, m rows of a root.
 """
 
 import math
