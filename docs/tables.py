@@ -143,7 +143,7 @@ def defaults() -> str:
 
 
 def first_day() -> str:
-    """What a public start is worth to a hospital with thirty people, from the benchmark."""
+    """What a base model adds for a hospital with thirty people, from the benchmark."""
     stored = json.loads((PAPER / "results" / "public_start.json").read_text())
     rows = [
         (

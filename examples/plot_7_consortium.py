@@ -1,14 +1,14 @@
 """
-Hospitals around a public start
-===============================
+Hospitals around a base model
+=============================
 
 Some people are public. Three hospitals each add a handful of noisy numbers, in any order, and one
 of them takes its numbers back. The same in five commands: :doc:`/consortium`.
 """
 
 # %%
-# The public start
-# ----------------
+# The base model
+# --------------
 import tempfile
 from pathlib import Path
 
@@ -36,7 +36,7 @@ print(f"{start.root.people} public people; at an unseen site: {start.root.expect
 # %%
 # Each hospital's release
 # -----------------------
-# Made apart from each other, from the same start. What stays at home is the private record.
+# Made apart from each other, from the same base model. What stays at home is the ledger.
 releases = []
 for site in hospitals:
     mine = people.select_sites([site])

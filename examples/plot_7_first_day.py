@@ -1,6 +1,6 @@
 """
-Thirty people and a public start
-================================
+Thirty people and a base model
+==============================
 
 A hospital has scanned thirty people. Alone they teach a model next to nothing; beside the public
 people of other sites they are worth something on the first day. Made-up people here; with ABIDE it
@@ -60,7 +60,7 @@ for way, values in found.items():
 # %%
 # With ABIDE, NYU, UM, USM and UCLA in turn as the hospital and all other sites public, the mean
 # AUROC was .65 (thirty alone), .78 (start alone) and .78 (both), the accuracy .61, .69 and .72
-# (``paper/benchmarks/public_start.py``).
+# (``paper/benchmarks/published_base_model.py``).
 fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
 ax.boxplot(list(found.values()), tick_labels=list(found))
 ax.set_ylabel("AUROC of the people not known")

@@ -155,7 +155,7 @@ def test_bad_data_in_one_file(spoil, says, tmp_path):
     arrays = good()
     spoil(arrays)
     code = 2 if spoil is non_square else 1  # FC that is no FC stops the loading
-    unsplit = spoil in (one_class, tiny_site)  # may be meant for a public start
+    unsplit = spoil in (one_class, tiny_site)  # may be meant for a base model
     refused(write(tmp_path, arrays), *says, code=code, data_code=0 if unsplit else code)
 
 

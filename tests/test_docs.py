@@ -183,6 +183,17 @@ def test_one_fc_is_followed_in_files_that_exist():
             assert bodies.get(name, 0) > 1, (file, name)
 
 
+def test_new_things_go_to_files_that_exist():
+    section = (
+        (DOCS / "architecture.md").read_text().split("## Where a new thing goes")[1]
+    )
+    places = re.findall(r"`(?:(fcforge_consortium)/)?(\w+(?:/\w*)+(?:\.py)?)`", section)
+    assert len(places) > 20
+    for package, place in places:
+        path = SRC / (package or "fcforge") / place
+        assert (path.parent if path.stem == "NAME" else path).exists(), place
+
+
 def test_every_term_is_defined_once_and_every_link_to_one_leads_there():
     terms = re.findall(
         r"^### (.+)$", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE

@@ -93,7 +93,7 @@ class OnRecord(FittedOnRecord):
             self._require_same_params()
         model: Any = self._begin(subjects) if first else self.model_
         ledger = Ledger(IN_MEMORY, () if first else self.entries_)
-        given = self._around_start(model) if self._from_start else {}
+        given = self._contribution_settings(model) if self._has_base_model else {}
         for name in self._in_order(subjects):
             mine = subjects.select_sites([name])
             model, entry = add_site(model, mine, given, ledger)
@@ -115,8 +115,8 @@ class OnRecord(FittedOnRecord):
 
     def _begin(self, subjects: Cohort) -> Any:
         """Return the model before the first site: a base model, or an empty chain."""
-        if self._from_start:
-            return self._opened_start()
+        if self._has_base_model:
+            return self._opened_base_model()
         target = subjects.target
         for name in ("held_out", "calibrate") if target.kind != "two classes" else ():
             value = getattr(self, name)
@@ -129,7 +129,7 @@ class OnRecord(FittedOnRecord):
         return empty_chain(settings, target, self._in_order(subjects)[0]).model
 
     @property
-    def _from_start(self) -> bool:
+    def _has_base_model(self) -> bool:
         """Whether sites are added to a base model, or else to a chain."""
         return self.base_model is not None or self.method == CONTRIBUTIONS
 
@@ -146,7 +146,7 @@ class OnRecord(FittedOnRecord):
             val_fraction=self.val_fraction,
         )
 
-    def _opened_start(self) -> Any:
+    def _opened_base_model(self) -> Any:
         """Return the base model that sites are added to."""
         if self.features != "fc":
             message = "contributions are made from FC only."
@@ -167,7 +167,7 @@ class OnRecord(FittedOnRecord):
         )
         raise ConfigError("method 'contributions' needs a base model.", do=hint)
 
-    def _around_start(self, model: Any) -> dict[str, Any]:
+    def _contribution_settings(self, model: Any) -> dict[str, Any]:
         """Return the settings of a contribution: exact by "analytic", else with noise."""
         for part in ("model", "generator", "training"):
             if getattr(self, PARTS[part].parameter):
@@ -200,7 +200,7 @@ class OnRecord(FittedOnRecord):
     def _scores(self, X: Any, covariates: Any) -> np.ndarray:
         """Return calibrated scores; warn where public people of the base model are among X."""
         scores = super()._scores(X, covariates)
-        if self._from_start:
+        if self._has_base_model:
             fc = self._scans(X)
             columns = people_module.columns_of(covariates, len(fc))
             # people of no site, named by their rows of X, with unknown diagnoses
@@ -306,7 +306,7 @@ class OnRecord(FittedOnRecord):
                     ledger.require_site(site)
             known = {entry.commitment for entry in ledger.entries}
             added = [e for e in self.entries_ if e.commitment not in known]
-            if self._from_start and added:
+            if self._has_base_model and added:
                 self._require_totals(ledger)
             for entry in added[:-1]:
                 ledger.append(entry)
@@ -388,9 +388,9 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
 
     def _ordered_classes(self, labels: np.ndarray, classes: Any) -> np.ndarray:
         """Return all classes in the order of the model: controls first, or as a base model has them."""
-        if self._from_start:
+        if self._has_base_model:
             with as_input_error():
-                target = self._opened_start().target
+                target = self._opened_base_model().target
             if target.kind == "number":
                 message = f"the base model is about {target}, which is no class."
                 raise InputError(message, do="Use ConsortiumRegressor.")
@@ -424,10 +424,10 @@ class ConsortiumRegressor(OnRecord, ForgeRegressor):
 
     def _target(self, values: np.ndarray) -> Target:
         """Return the base model's target, or that of the first call."""
-        if not self._from_start:
+        if not self._has_base_model:
             return super()._target(values)
         with as_input_error():
-            target = self._opened_start().target
+            target = self._opened_base_model().target
         if target.classes or self.limits not in (None, target.limits):
             message = f"the base model is about {target}, not a number within limits={self.limits}."
             raise InputError(

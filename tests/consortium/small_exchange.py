@@ -1,4 +1,4 @@
-"""A small exchange: a public start of simulated sites, hospitals, what they give."""
+"""A small exchange: a base model of simulated sites, hospitals, what they give."""
 
 from dataclasses import asdict
 from functools import cache

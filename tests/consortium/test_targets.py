@@ -129,7 +129,7 @@ def test_the_start_says_what_is_learned(world):
 def test_command_line_and_experiment_add_up_the_same_numbers(world, monkeypatch):
     """The sum of a run is that of the releases, bit by bit; answers agree to single precision."""
     found = open_exchange(world.folder / "all.fcx").model
-    start = found.start.space
+    start = found.base_model.space
     lane = Lane({"head.0.weight": torch.zeros(3, 1)}, {})
     model = SimpleNamespace(n_outputs=found.target.outputs)
     method = Contributions(form="local", mechanism="none")
@@ -145,7 +145,7 @@ def test_command_line_and_experiment_add_up_the_same_numbers(world, monkeypatch)
     total = sum(given.numbers for given in found.given)
     assert np.array_equal(lane.state.total.numpy(), total)
     tested = loaded(world, 5)
-    x = found.start.features(tested.fc, {})
+    x = found.base_model.features(tested.fc, {})
     weight = lane.params["head.0.weight"].numpy().astype(np.float64)
     logits = x @ weight.T + lane.params["head.0.bias"].numpy()
     score = found.score(tested.fc, {}).odds
@@ -160,13 +160,15 @@ def test_command_line_and_experiment_add_up_the_same_numbers(world, monkeypatch)
 def test_a_head_by_hand(world):
     """Scores of exact sums, solved and read out by the pure functions."""
     found = open_exchange(world.folder / "all.fcx").model
-    start = found.start.space
+    start = found.base_model.space
     total = sum(given.numbers for given in found.given).astype(float)
     head = vector.stepped_model(start, vector.solve(start, total, 0.0, 3))
     tested = loaded(world, 5)
-    z = start.base.standardise(found.start.features(tested.fc, {}))
+    z = start.base.standardise(found.base_model.features(tested.fc, {}))
     score = z @ head.weight + head.bias
-    said = answers_of(found.target, found.odds(found.start.features(tested.fc, {})))
+    said = answers_of(
+        found.target, found.odds(found.base_model.features(tested.fc, {}))
+    )
     if world.three:
         e = np.exp(class_logits(score) / vector.temperature(start, head))
         np.testing.assert_allclose(said, e / e.sum(1, keepdims=True))
@@ -175,7 +177,7 @@ def test_a_head_by_hand(world):
         np.testing.assert_allclose(said, 35 + 30 * score)
 
 
-def test_hospitals_add_to_the_public_head_and_people_get_answers(world):
+def test_hospitals_add_to_the_base_model_alone_and_people_get_answers(world):
     folder = world.folder
     asked = ("evaluate", folder / "all.fcx", folder / "5.npz")
     rows = json.loads(run(*asked, "--json").out)["rows"]
@@ -252,8 +254,8 @@ def test_noise_is_on_every_number_and_the_budget_is_that_of_two_classes(world):
     found = open_exchange(folder / "5.noisy.fcx").model
     (noisy,) = found.given
     mine = loaded(world, 5)
-    x = found.start.features(mine.fc, {})
-    exact = vector.contribution_rows(found.start.space, x, mine.y).sum(0)
+    x = found.base_model.features(mine.fc, {})
+    exact = vector.contribution_rows(found.base_model.space, x, mine.y).sum(0)
     units = vector.noise_units(8.0)
     assert noisy.variance == units**2
     drawn = (noisy.numbers - exact) / units

@@ -16,9 +16,9 @@ from fcforge.data.simulated_calibrated import (
     atlas_of,
     layouts,
     made_up_atlas,
+    mirror_images,
     places_of,
     recipe_of,
-    twins,
 )
 from fcforge.imaging.atlas import aal116
 
@@ -194,10 +194,10 @@ def test_aal_table():
         atlas.roi_names.index("Precuneus_L"),
         atlas.roi_names.index("Precuneus_R"),
     )
-    assert twins(atlas.roi_names)[left] == right
-    assert twins(atlas.roi_names)[right] == left
-    assert (twins(atlas.roi_names) == np.arange(116)).sum() == 8  # the vermis
-    sided = twins(atlas.roi_names) != np.arange(116)
+    assert mirror_images(atlas.roi_names)[left] == right
+    assert mirror_images(atlas.roi_names)[right] == left
+    assert (mirror_images(atlas.roi_names) == np.arange(116)).sum() == 8  # the vermis
+    sided = mirror_images(atlas.roi_names) != np.arange(116)
     signs = np.where([n.endswith("_L") for n in atlas.roi_names], -1, 1)
     assert (np.sign(atlas.xyz[sided, 0]) == signs[sided]).all()
 
@@ -206,12 +206,15 @@ def test_aal_table():
 def test_made_up_atlas_is_a_mirror_image(n_rois):
     atlas = made_up_atlas(n_rois)
     np.testing.assert_array_equal(
-        twins(atlas.roi_names)[twins(atlas.roi_names)], np.arange(n_rois)
+        mirror_images(atlas.roi_names)[mirror_images(atlas.roi_names)],
+        np.arange(n_rois),
     )
     np.testing.assert_allclose(
-        atlas.xyz[twins(atlas.roi_names)], atlas.xyz * [-1, 1, 1]
+        atlas.xyz[mirror_images(atlas.roi_names)], atlas.xyz * [-1, 1, 1]
     )
-    assert [atlas.systems[t] for t in twins(atlas.roi_names)] == list(atlas.systems)
+    assert [atlas.systems[t] for t in mirror_images(atlas.roi_names)] == list(
+        atlas.systems
+    )
     assert len(set(atlas.systems)) == max(1, min(9, n_rois // 6))
     assert len({tuple(p) for p in atlas.xyz.round(6).tolist()}) == n_rois
 
@@ -282,7 +285,7 @@ def test_116_rois_of_the_simulator_are_aals():
     assert atlas_of(116) is aal116()
     assert atlas_of(115).name == "MadeUp115"
     names = aal116().roi_names
-    other = twins(names)
+    other = mirror_images(names)
     assert names[other[0]] == "Precentral_R"
     assert [names[k] for k in np.flatnonzero(other == np.arange(116))] == [
         name for name in names if name.startswith("Vermis")

@@ -95,7 +95,7 @@ def chain() -> Exchange:
 
 @cache
 def releases() -> Exchange:
-    """Two releases around a public start, one of them signed."""
+    """Two contributions to a base model, one of them signed."""
     first, second = sites()[2:4]
     return start().merged(given(first).exchange, given(second).exchange)
 

@@ -220,7 +220,7 @@ def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout
     return places
 
 
-def twins(roi_names: Sequence[str]) -> np.ndarray:
+def mirror_images(roi_names: Sequence[str]) -> np.ndarray:
     """Return the index of each ROI's mirror image in the other hemisphere, shape (R,).
 
     The side is the last letter of the name, ``_L`` or ``_R``. An ROI without a mirror image has its
@@ -398,7 +398,7 @@ class World:
             + hub[:, None]
             + hub[None]
         )
-        mean[np.arange(n), twins(self.atlas.roi_names)] += HOMOTOPIC
+        mean[np.arange(n), mirror_images(self.atlas.roi_names)] += HOMOTOPIC
         pattern = _disorder(rng, system)
         n_systems = int(system.max()) + 1
         by_system = rng.standard_normal((N_TRAITS, n_systems))[:, system]

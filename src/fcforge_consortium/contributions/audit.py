@@ -53,7 +53,7 @@ class Trial:
 
     Parameters
     ----------
-    start : ContributionSpace
+    space : ContributionSpace
     features : ndarray of shape (n, p)
         Features of all people, confounds removed.
     y : ndarray of shape (n,)
@@ -74,7 +74,7 @@ class Trial:
 
     def __init__(
         self,
-        start: ContributionSpace,
+        space: ContributionSpace,
         features: np.ndarray,
         y: np.ndarray,
         plan: AuditPlan,
@@ -85,16 +85,16 @@ class Trial:
             raise DataError(message, do=hint)
         rng = numpy_rng(plan.seed, "audit reference")
         mask = stratified(y, plan.reference, rng)
-        x = start.base.standardise(features[~mask])
-        rows = vector.contribution_rows(start, features, y).astype(np.float64)
-        self.start = start
+        x = space.base.standardise(features[~mask])
+        rows = vector.contribution_rows(space, features, y).astype(np.float64)
+        self.space = space
         self.seed = plan.seed
         self.rows = rows[~mask]
         self.others = rows[mask]
         self.y = y[~mask]
         self.others_y = y[mask]
-        self.coordinates = start.coordinates(x)
-        self.residual = targets(self.y) - start.base.score(x)
+        self.coordinates = space.coordinates(x)
+        self.residual = targets(self.y) - space.base.score(x)
         rng = numpy_rng(plan.seed, "audit halves")
         n = len(self.y)
         place = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
@@ -121,7 +121,7 @@ class Trial:
         sums, rows, ref = attacks.within_span(
             totals[:, :-1], self.rows[:, :-1], self.others[:, :-1]
         )
-        step = vector.solve(self.start, totals, noise**2)
+        step = vector.solve(self.space, totals, noise**2)
         seen = (sums, members, rows)  # arguments of all attacks on sums
         scores = {
             SAMPLE: attacks.sample_known(*seen, ref, noise),
@@ -174,7 +174,7 @@ class Trial:
 
 
 def audit_people(
-    start: ContributionSpace,
+    space: ContributionSpace,
     features: np.ndarray,
     y: np.ndarray,
     epsilon: float | None,
@@ -185,7 +185,7 @@ def audit_people(
 
     Parameters
     ----------
-    start : ContributionSpace
+    space : ContributionSpace
     features : ndarray of shape (n, p)
         Confounds removed.
     y : ndarray of shape (n,)
@@ -201,7 +201,7 @@ def audit_people(
         First the rows of two comparisons: all vectors published ("bootstrap"), and a sum over people
         who are no members ("untrained"). Rows of the contribution follow.
     """
-    trial = Trial(start, features, y, plan)
+    trial = Trial(space, features, y, plan)
     name = "contribution without noise"
     if epsilon is not None:
         name = f"contribution at epsilon {epsilon:g}"
@@ -246,11 +246,11 @@ def audit_contribution(model: ContributionModel, target: AuditTarget) -> AuditRe
     """
     model.require_two_classes("attacks of an audit are")
     record, features, y = contributed_people(model, target)
-    start = model.start.space
+    space = model.base_model.space
     if isinstance(record, Contribution):
-        require_numbers(model, record, vector.contribution_rows(start, features, y))
+        require_numbers(model, record, vector.contribution_rows(space, features, y))
     plan = replace(PLAN, seed=target.plan.seed)
-    result = audit_people(start, features, y, *record.budget, plan)
+    result = audit_people(space, features, y, *record.budget, plan)
     about = {
         **result.about,
         "what": f"the {record.title}",

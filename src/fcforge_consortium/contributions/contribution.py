@@ -106,7 +106,7 @@ def learn(
     with at(f"site '{request.site}'"):
         require_labels(before, people.y, request.accept_labels, model.target)
     entry, spent = _charged(model, people, ledger, request, budget)
-    numbers = vector.contribution_rows(model.start.space, x, people.y).sum(0)
+    numbers = vector.contribution_rows(model.base_model.space, x, people.y).sum(0)
     new, payloads, files = _outgoing(model, numbers, entry, spent, key)
     joined = model.exchange.joined([new], payloads)
     measured = quality(before, people.y, model.target)
@@ -244,9 +244,9 @@ def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
     require_valid(people, n_rois=model.n_rois, to_split=needs_all_classes)
     with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
         ids = people.subject_id.tolist()
-        model.start.require_covariates(people.covariates, ids)
-        x = model.start.features(people.fc, people.covariates)
-        if public := model.start.public_among(ids, x):
+        model.base_model.require_covariates(people.covariates, ids)
+        x = model.base_model.features(people.fc, people.covariates)
+        if public := model.base_model.public_among(ids, x):
             raise DataError(
                 f"{len(public)} of its people are among the public ones (first: "
                 f"{'; '.join(public[:5])}).",
@@ -254,7 +254,7 @@ def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
                 "(--without). If they are other people with the same ids, put the name of the "
                 "site before each id.",
             )
-        model.start.require_alike(x)
+        model.base_model.require_alike(x)
     return x
 
 
@@ -412,7 +412,7 @@ def own_threshold(
     for entry in ledger.entries:
         if entry.commitment in counted:
             times[same_people(who, entry.people)] += 1
-    added = times * vector.contribution_rows(model.start.space, x, people.y)
+    added = times * vector.contribution_rows(model.base_model.space, x, people.y)
     intercept, slope = fit_line(model.odds_without(x, added), people.y)
     return Threshold(
         intercept=round(intercept, 6),

@@ -24,7 +24,7 @@ from fcforge.core.formatting import counted
 from fcforge.data.cohort import Cohort
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.aggregation.rounds import NUMBERS
-from fcforge_consortium.base_model import record as public_start
+from fcforge_consortium.base_model import record as base_model_record
 from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.record import PublicBaseModel
 from fcforge_consortium.model import Covariates, Model, Scores
@@ -121,9 +121,9 @@ class ContributionModel(Model):
 
     # -- base model and sites ----------------------------------------------------------------------
     @cached_property
-    def start(self) -> PublicBaseModel:
+    def base_model(self) -> PublicBaseModel:
         """Return the base model, after checking that its statements are consistent."""
-        return public_start.read_base_model(self.exchange)
+        return base_model_record.read_base_model(self.exchange)
 
     @property
     def n_rois(self) -> int:
@@ -145,7 +145,7 @@ class ContributionModel(Model):
         """Return the divisor of scores that makes them log odds; 1 for a number."""
         if not self.target.classes:
             return 1.0
-        return vector.temperature(self.start.space, self.head)
+        return vector.temperature(self.base_model.space, self.head)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -184,12 +184,12 @@ class ContributionModel(Model):
     @property
     def size(self) -> int:
         """Return the length m of a contribution."""
-        return self.start.space.n_numbers
+        return self.base_model.space.n_numbers
 
     @property
     def grid(self) -> float:
         """Return the real value of one unit: about a millionth of the largest norm of a person's vector."""
-        return self.start.space.grid
+        return self.base_model.space.grid
 
     def spent(self, record: Charged) -> tuple[float, float]:
         """Return the epsilon and delta that its hospital's ledger has spent, this record included."""
@@ -272,7 +272,7 @@ class ContributionModel(Model):
         contributions : int
             Number of summands.
         """
-        return vector.solve(self.start.space, sums, float(variance), contributions)
+        return vector.solve(self.base_model.space, sums, float(variance), contributions)
 
     def odds_without(self, x: np.ndarray, added: np.ndarray) -> np.ndarray:
         """Return the log odds (n,) of people by the model without their own contributions.
@@ -284,7 +284,7 @@ class ContributionModel(Model):
         added : ndarray of shape (n, m)
             Numbers that each person added to the sum, in units of the grid.
         """
-        space = self.start.space
+        space = self.base_model.space
         z = space.base.standardise(x)
         change = (space.coordinates(z) * self.beta(left_out=added)).sum(1)
         return (space.base.score(z) + change) / self.temperature
@@ -292,11 +292,11 @@ class ContributionModel(Model):
     @cached_property
     def head(self) -> vector.LinearModel:
         """Return the linear model on standardised features."""
-        return vector.stepped_model(self.start.space, self.beta())
+        return vector.stepped_model(self.base_model.space, self.beta())
 
     def odds(self, x: np.ndarray) -> np.ndarray:
         """Return calibrated scores of features (n, p), as in `Scores`."""
-        z = self.start.space.base.standardise(x)
+        z = self.base_model.space.base.standardise(x)
         score = z @ self.head.weight + self.head.bias
         return calibrated(score, self.temperature)
 
@@ -311,7 +311,7 @@ class ContributionModel(Model):
     # -- checks ------------------------------------------------------------------------------------
     def check(self) -> None:
         """Raise `ExchangeError` unless base model, budgets, noise and counts are consistent."""
-        _ = self.start
+        _ = self.base_model
         for record in self.exchange.of(Budgeted):
             with at(f"the {record.title}", kind=ExchangeError):
                 self.check_budget(record)
@@ -372,7 +372,7 @@ class ContributionModel(Model):
         most = self.exchange.root.most_people * len(given.sites)
         margin = LUCK * deviation + 1e-6
         norm = math.hypot(*(given.numbers[:-1] * self.grid))
-        norm_of_people = (max(people, 0.0) + margin) * self.start.space.clip
+        norm_of_people = (max(people, 0.0) + margin) * self.base_model.space.clip
         largest_norm = norm_of_people + LUCK * noise * math.sqrt(len(given.numbers))
         if not fewest - margin <= people <= most + margin or norm > largest_norm:
             raise ExchangeError(
@@ -424,8 +424,8 @@ class ContributionModel(Model):
             If a covariate that the base model removes is missing or out of range.
         """
         ids = [f"subject {k + 1}" for k in range(len(fc))]
-        self.start.require_covariates(covariates, ids)
-        return self.odds(self.start.features(fc, covariates))
+        self.base_model.require_covariates(covariates, ids)
+        return self.odds(self.base_model.features(fc, covariates))
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
         """Return calibrated scores of scans, or the reasons for abstaining.
@@ -438,12 +438,12 @@ class ContributionModel(Model):
         fc : ndarray of shape (n, R, R)
         covariates : mapping of str to ndarray of shape (n,)
         """
-        reasons = self.start.wrong_covariates(covariates, len(fc))
+        reasons = self.base_model.wrong_covariates(covariates, len(fc))
         unknown = np.full(len(fc), np.nan)
         complete = {name: covariates.get(name, unknown) for name in self.needs}
-        x = self.start.features(fc, complete)
+        x = self.base_model.features(fc, complete)
         odds = self.odds(x)
-        distances = self.start.strangeness(x)
+        distances = self.base_model.strangeness(x)
         stacked = np.stack([*distances.values()])
         largest = stacked.max(0)
         for i, kind in enumerate(stacked.argmax(0)):
@@ -464,7 +464,7 @@ class ContributionModel(Model):
 
     def reference(self) -> tuple[np.ndarray, str]:
         """Return the scan (R, R) that explanations compare others with, and its description."""
-        space = self.start.space
+        space = self.base_model.space
         mean = from_log_features(space.base.mean[None], space.base.shrink)[0]
         return mean, "the mean of the public people"
 
@@ -476,7 +476,7 @@ class ContributionModel(Model):
         contribution that makes scores large also raises it. A round counts as one summand, because
         nobody can see inside its sum.
         """
-        space = self.start.space
+        space = self.base_model.space
         parts: dict[str, list[Summand]] = {}
         for summand in self.given:
             parts.setdefault(summand.name, []).append(summand)
@@ -492,7 +492,7 @@ class ContributionModel(Model):
     @cached_property
     def agreement(self) -> float:
         """Return the correlation of the model's scores with the base model's on public people."""
-        return vector.agreement(self.start.space, self.head.weight)
+        return vector.agreement(self.base_model.space, self.head.weight)
 
     @cached_property
     def agreement_without(self) -> dict[str, float]:
@@ -529,7 +529,7 @@ class ContributionModel(Model):
 
     def _agreement_of(self, beta: np.ndarray) -> float:
         """Return the `agreement` of the model after a step `beta` from the base model."""
-        space = self.start.space
+        space = self.base_model.space
         return vector.agreement(space, vector.stepped_model(space, beta).weight)
 
     def turning(self) -> list[str]:
@@ -556,7 +556,7 @@ class ContributionModel(Model):
         """
         one_sided = set()
         for summand in self.given:
-            by_column = summand.numbers[:-1].reshape(self.start.space.columns, -1)
+            by_column = summand.numbers[:-1].reshape(self.base_model.space.columns, -1)
             numbers = by_column[:, :-1].astype(np.float64).ravel()  # without intercepts
             n = max(self.head_count(summand)[0], 1.0)
             noise = math.sqrt(len(numbers) * summand.variance)
@@ -584,19 +584,19 @@ class ContributionModel(Model):
         self.require_two_classes("explanations are")
         from fcforge.evaluation.attribution import LogHead  # brings pandas
 
-        space = self.start.space
+        space = self.base_model.space
         head = vector.on_features(space, self.head)
         scale = self.temperature
         scored = LogHead(head.weight / scale, head.bias / scale, space.base.shrink)
-        if self.start.confounds is None:
+        if self.base_model.confounds is None:
             return scored, 0.0
-        removed = self.start.confounds.effect(covariates)
+        removed = self.base_model.confounds.effect(covariates)
         return scored, -(removed @ scored.weight)
 
     def familiar(self, people: Cohort) -> tuple[str, ...]:
         """Return a note about people who are among the public ones; empty if none is."""
-        x = self.start.features(people.fc, people.covariates)
-        public = self.start.public_among(people.subject_id.tolist(), x)
+        x = self.base_model.features(people.fc, people.covariates)
+        public = self.base_model.public_among(people.subject_id.tolist(), x)
         if not public:
             return ()
         return (

@@ -114,8 +114,8 @@ def test_a_round_gives_the_sum_and_noise(world, tmp_path):
     whole = np.zeros(exact.size, dtype=np.int64)
     for site in SITES:
         mine = small.people().select_sites([site])
-        x = exact.start.features(mine.fc, mine.covariates)
-        whole += contribution_rows(exact.start.space, x, mine.y).sum(0)
+        x = exact.base_model.features(mine.fc, mine.covariates)
+        whole += contribution_rows(exact.base_model.space, x, mine.y).sum(0)
     np.testing.assert_array_equal(given.numbers, whole)
     assert given.sites == tuple(sorted(SITES))
     files = [world / "start.exchange", *halves(world, tmp_path, "spring")]

@@ -1,4 +1,4 @@
-"""Worth of sums: what the table says, and when a start is told to stay with its public head."""
+"""Expected gain of sums: what the table says, and when a hospital is advised to stay with the base model."""
 
 import json
 from dataclasses import asdict
@@ -124,8 +124,8 @@ def test_ridge_on_everybody_by_scikit(world):
     )
 
 
-def worth(world, people, hospitals):
-    """What sums of a planned consortium would add to the public head."""
+def planned_gain(world, people, hospitals):
+    """What sums of a planned consortium would add to the base model."""
     plans = planned_noise(people, hospitals)
     return expected_gain_of(ExpectedGains(*world, set(plans.values())), plans)
 
@@ -137,7 +137,7 @@ def row_of(found, epsilon):
 
 def test_the_table_of_a_plan(world, monkeypatch):
     monkeypatch.setattr(module, "PARTITIONS", 4)
-    found = worth(world, people=2000, hospitals=20)
+    found = planned_gain(world, people=2000, hospitals=20)
     assert [(r.epsilon, r.aggregators) for r in found.rows[:2]] == [
         (None, True),
         (8.0, True),
@@ -147,7 +147,7 @@ def test_the_table_of_a_plan(world, monkeypatch):
     exact = found.rows[0]
     assert exact.gain > 0.5 * found.pooled
     assert 0.5 < found.public < 1.0
-    again = worth(world, people=2000, hospitals=20)
+    again = planned_gain(world, people=2000, hospitals=20)
     assert again == found
 
 
@@ -160,7 +160,7 @@ def test_other_targets_are_told_the_same_way(classes, monkeypatch):
     else:  # a number is easy
         x = x + 2 * np.random.default_rng(0).normal(size=x.shape)
     world = (x, y, np.array(site))
-    found = worth(world, people=20_000, hospitals=5)
+    found = planned_gain(world, people=20_000, hospitals=5)
     assert 0.5 < found.public < 0.9
     assert found.pooled > 0.01
     assert row_of(found, 1.0).gain > 0.3 * found.pooled  # so many hardly hear the noise
@@ -168,8 +168,8 @@ def test_other_targets_are_told_the_same_way(classes, monkeypatch):
 
 def test_more_people_bear_more_noise(world, monkeypatch):
     monkeypatch.setattr(module, "PARTITIONS", 4)
-    few = worth(world, people=20, hospitals=20)
-    many = worth(world, people=20_000, hospitals=20)
+    few = planned_gain(world, people=20, hospitals=20)
+    many = planned_gain(world, people=20_000, hospitals=20)
     assert row_of(many, 1.0).gain > row_of(few, 1.0).gain + 0.01
 
 
@@ -193,7 +193,7 @@ def suited(features, y, site, noise):
     return ExpectedGains(features, y, site, {noise}).settings(noise)
 
 
-def test_few_people_and_a_good_public_head_stay_public(world):
+def test_few_people_and_a_good_base_model_stay_public(world):
     """Ten people at epsilon 1: noise alone. Many people move as the table of plans says."""
     few = noise_per_subject(10, 1.0)
     usual = planned_settings(few, 45)

@@ -49,11 +49,11 @@ def test_words_of_the_data_become_the_policys():
 
 def test_covariates_that_cannot_be_meant_are_named():
     values = {"age": np.array([20.0, np.nan, 240.0]), "sex": np.array([1.0, 2.0, 1.0])}
-    told = start(("age", "sex")).model.start.wrong_covariates(values, 3)
+    told = start(("age", "sex")).model.base_model.wrong_covariates(values, 3)
     assert told[0] == ""
     assert told[1].startswith("has no age, which is removed")
     assert told[2].startswith("has the age 240, which is removed")
-    (nothing,) = start(("age", "sex")).model.start.wrong_covariates({}, 1)
+    (nothing,) = start(("age", "sex")).model.base_model.wrong_covariates({}, 1)
     assert nothing.startswith("has no sex, ")
 
 
@@ -159,7 +159,7 @@ def test_arrays_that_cannot_be_of_the_same_people_are_refused(name, change):
 
 def test_scans_unlike_the_public_peoples_are_refused():
     mine = people().select_sites([sites()[2]])
-    public = start().model.start
+    public = start().model.base_model
     public.require_alike(public.features(mine.fc, {}))
     order = np.random.default_rng(0).permutation(10)
     shuffled = public.features(mine.fc[:, order][:, :, order], {})

@@ -242,7 +242,7 @@ def test_exact_sums_give_one_ridge_step_with_public_moments(start):
         np.testing.assert_allclose(wanted[:4] * beta[:-1], moved[:-1])
 
 
-def test_no_release_is_the_public_head(start):
+def test_no_release_is_the_base_model_alone(start):
     beta = vector.solve(start, np.zeros(start.n_numbers), 0.0, 0)
     solution = vector.stepped_model(start, beta)
     assert np.array_equal(solution.weight, start.base.weight)
@@ -264,7 +264,7 @@ def test_the_score_of_a_scan_moves_by_its_coordinates_along_beta(start):
     np.testing.assert_allclose(moved, start.coordinates(z) @ beta, atol=1e-9)
 
 
-def test_noise_pulls_toward_the_public_head_and_many_people_away_from_it(start):
+def test_noise_pulls_toward_the_base_model_alone_and_many_people_away_from_it(start):
     c = total(start, *hospital(6))
     sizes = []
     for noise in (0.0, 1.0, 10.0, 1e3):

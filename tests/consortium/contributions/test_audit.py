@@ -47,7 +47,7 @@ def attacked(done, **change):
 def everybody():
     """The start, and the features of this site's people."""
     model = start().model
-    return model.start.space, own_features(model, mine())
+    return model.base_model.space, own_features(model, mine())
 
 
 def rows():

@@ -70,7 +70,7 @@ def test_any_order_and_any_withdrawal_is_one_head(data):
 
 def test_the_head_is_the_solve_of_the_sum():
     model = all_given().model
-    arrays = model.start.space
+    arrays = model.base_model.space
     total = np.sum([g.numbers for g in model.given], axis=0)
     variance = float(len(HOSPITALS) * vector.noise_units(1.0) ** 2)
     wanted = vector.solve(arrays, total, variance, len(HOSPITALS))
@@ -98,8 +98,8 @@ def test_a_step_adds_one_release_and_keeps_the_rest_at_home():
 def test_exact_releases_are_the_sums_in_whole_units():
     done = learned(free(), SITE, mechanism="none")
     model = done.exchange.model
-    x = model.start.features(mine().fc, {})
-    wanted = vector.contribution_rows(model.start.space, x, mine().y).sum(0)
+    x = model.base_model.features(mine().fc, {})
+    wanted = vector.contribution_rows(model.base_model.space, x, mine().y).sum(0)
     assert np.array_equal(model.given[0].numbers, wanted)
     assert (done.new[0].epsilon, done.new[0].variance) == (0.0, "0")
     assert model.head_count(model.given[0])[0] == pytest.approx(len(mine()), abs=0.01)
@@ -107,9 +107,10 @@ def test_exact_releases_are_the_sums_in_whole_units():
 
 def test_a_person_adds_no_more_than_the_noise_is_for():
     model = start().model
-    x = model.start.features(people().fc, {}) * 50
+    x = model.base_model.features(people().fc, {}) * 50
     units = np.linalg.norm(
-        vector.contribution_rows(model.start.space, x, people().y).astype(float), axis=1
+        vector.contribution_rows(model.base_model.space, x, people().y).astype(float),
+        axis=1,
     )
     assert units.max() <= vector.SENSITIVITY
 
@@ -161,7 +162,7 @@ def test_the_stated_budget_does_not_depend_on_who_took_part():
     assert stated == {(2.0, 2e-6)}
 
 
-def test_a_release_that_the_private_record_does_not_know_is_refused():
+def test_a_release_that_the_ledger_does_not_know_is_refused():
     with pytest.raises(ConfigError, match=f"contribution 1 of '{SITE}'"):
         learned(given(SITE).exchange, SITE)
 
@@ -285,7 +286,7 @@ def test_influence_is_measured_against_the_base_model():
     for site in HOSPITALS[1:]:
         model = model.merged(learned(free(), site, mechanism="none").exchange)
     moved = model.model.influence()
-    space = model.model.start.space
+    space = model.model.base_model.space
     poison = moved.pop(SITE)
     assert poison > 3 * max(moved.values())
     assert model.model.temperature > 2 * space.base.temperature  # what hid it
@@ -308,7 +309,7 @@ def poisoned_by(*people):
         if count is None:
             found = found.merged(done)
             continue
-        numbers = against(free().model.start.space, count)
+        numbers = against(free().model.base_model.space, count)
         numbers[-2] = HOSPITALS.index(site)  # no copy of another's
         data = save_arrays({"numbers": numbers})
         (release,) = done.of(Contribution)
@@ -358,7 +359,7 @@ def test_a_poison_inside_a_round_is_shown_for_the_round_as_a_whole():
     names = ("Ministry", "University")
     cards = tuple(card_of(name, key_of(name)) for name in names)
     found = start(aggregators=cards, exact_allowed=True)
-    space = found.model.start.space
+    space = found.model.base_model.space
     shares = []
     for site in HOSPITALS:
         asked = {"round": "spring", "mechanism": "none", "signer": site}
@@ -396,7 +397,7 @@ def test_influence_without_a_name_is_the_step_of_the_others():
         others = [given for given in model.given if given.name != site]
         total = np.sum([g.numbers for g in others], axis=0).astype(float)
         variance = float(sum(g.variance for g in others))
-        wanted = vector.solve(model.start.space, total, variance, len(others))
+        wanted = vector.solve(model.base_model.space, total, variance, len(others))
         np.testing.assert_allclose(model.beta_without(site), wanted, rtol=1e-9)
 
 
@@ -466,9 +467,9 @@ def test_a_threshold_is_fitted_without_the_own_contributions():
 
 def test_scores_by_hand_and_abstention():
     model = all_given().model
-    x = model.start.features(mine().fc, {})
+    x = model.base_model.features(mine().fc, {})
     odds = (
-        model.start.space.base.standardise(x) @ model.head.weight + model.head.bias
+        model.base_model.space.base.standardise(x) @ model.head.weight + model.head.bias
     ) / (model.temperature)
     fc = np.concatenate([mine().fc, np.eye(10)[None]])
     found = model.score(fc, {})
@@ -490,7 +491,7 @@ def test_the_head_is_explained_to_rounding():
     assert "public people" in who
 
 
-def test_the_public_head_stands_beside():
+def test_the_base_model_alone_stands_beside():
     (title,) = all_given().model.baselines()
     alone = all_given().model.baselines()[title]
     assert alone.exchange.id == start().id

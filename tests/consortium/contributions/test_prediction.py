@@ -141,7 +141,7 @@ def test_every_column_of_a_table_is_known_to_the_policy(exchange):
     assert {*table, *said.to_json()} == COLUMNS
 
 
-def test_evaluation_beside_the_majority_and_the_public_head(exchange):
+def test_evaluation_beside_the_majority_and_the_base_model_alone(exchange):
     found = evaluate(exchange, NEW)
     odds = exchange.model.score(NEW.fc, {}).odds
     assert found.people == len(NEW)

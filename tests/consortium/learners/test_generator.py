@@ -77,7 +77,7 @@ def test_noise_is_that_of_the_budget():
     assert float(off.double().mean().abs()) < 4 * sd / off.numel() ** 0.5
 
 
-def test_a_small_epsilon_stays_nearer_to_the_public_head():
+def test_a_small_epsilon_stays_nearer_to_the_base_model_alone():
     """The head is a posterior mean: the noisier the release, the smaller the step it takes."""
     base = vector.stepped_model(start(), np.zeros(79))
     release = exact().fit(site(), torch_rng(0))

@@ -25,7 +25,7 @@ def taught(names, **settings):
     return World.of("contributions", settings, dtype=torch.float64).teach(names)
 
 
-def test_before_the_first_site_it_is_the_public_head():
+def test_before_the_first_site_it_is_the_base_model_alone():
     world = World.of("contributions")
     alone = World.of("base_model_alone").teach(order())
     assert all(

@@ -69,7 +69,7 @@ HEADER = f"{HEADER}\t{head_of('', HEADER.encode())}\n"
         HEADER + HEADER,
     ],
 )
-def test_what_is_not_a_private_record_is_told_and_stays(text, place):
+def test_what_is_not_a_ledger_is_told_and_stays(text, place):
     place.write_text(text)
     for use in (Ledger.read, lambda p: Ledger.open(p).__enter__()):
         with pytest.raises(ExchangeError) as told:

@@ -1,4 +1,4 @@
-"""A hospital's step with files: checks before work, private record before file, refusals."""
+"""A hospital's step with files: checks before work, ledger before file, refusals."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ FOUR = asdict(SpaceSettings(axes=4))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Public start, signed and not; everybody's data; a key of each hospital."""
+    """Base model, signed and not; everybody's data; a key of each hospital."""
     place = tmp_path_factory.mktemp("hospital")
     data_file(place)
     for name in ("maker", SITE, OTHER):
@@ -61,7 +61,7 @@ def fresh_keys(folder):
 
 @pytest.fixture
 def asked(folder, tmp_path):
-    """A request of a site around the start, with a private record of its own."""
+    """A request of a site around the start, with a ledger of its own."""
 
     def ask(site=SITE, state="start.fcx", out="out.fcx", **more):
         given = {
@@ -77,7 +77,7 @@ def asked(folder, tmp_path):
     return ask
 
 
-def test_a_step_leaves_one_file_and_one_private_record(asked, tmp_path):
+def test_a_step_leaves_one_file_and_one_ledger(asked, tmp_path):
     told = []
     done = contribute(asked(), agree=lambda e: told.append(e.id))
     assert told == [start().id]
@@ -151,7 +151,7 @@ def test_nobody_is_charged_where_it_is_not_agreed(asked, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_private_record_is_beside_the_data(folder, tmp_path):
+def test_the_ledger_is_beside_the_data(folder, tmp_path):
     data = tmp_path / "house" / "people.npz"
     data.parent.mkdir()
     data.write_bytes((folder / "people.npz").read_bytes())

@@ -1,4 +1,4 @@
-"""Public starts: fetched through a stand-in for the download, kept, and used."""
+"""Published base models: fetched through a stand-in for the download, kept, and used."""
 
 import json
 from pathlib import Path

@@ -414,7 +414,7 @@ def test_what_was_seen_must_be_here(tmp_path):
     assert "withdrawal 1 of 'UM'" in last.detail
 
 
-def test_a_private_record_knows_what_was_seen(tmp_path):
+def test_a_ledger_knows_what_was_seen(tmp_path):
     own = entry()
     mine, numbers = release("NYU")
     mine = mine.changed(commitment=own.commitment)

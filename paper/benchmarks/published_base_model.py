@@ -1,6 +1,6 @@
-"""What is promised of the public start, and what it is worth to a hospital with thirty people.
+"""What is promised of the published base model, and what it adds to a hospital with thirty people.
 
-usage: python paper/benchmarks/public_start.py processors|hospitals
+usage: python paper/benchmarks/published_base_model.py processors|hospitals
            [--out paper/results/public_start.json]
 
 *processors*: SHA-256 of the arrays of `abide-aal`, made with the matrix products of other
@@ -112,7 +112,7 @@ def main() -> None:
     else:
         cohort = everybody(merge=MERGE)
         found = [row for site in SITES for row in hospital(cohort, site)]
-    command = f"paper/benchmarks/public_start.py {given.command}"
+    command = f"paper/benchmarks/published_base_model.py {given.command}"
     told = {"machine": machine(), "commands": [command], given.command: found}
     told["commands"] = sorted({*known.get("commands", []), command})
     save(given.out, {**known, **told})
