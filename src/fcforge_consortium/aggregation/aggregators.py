@@ -53,6 +53,10 @@ if TYPE_CHECKING:
 
 CARD = ".card"  # KEY.card has the public keys of the aggregator with the key KEY
 ROUNDS = ".rounds"  # KEY.rounds is its list of rounds
+ASK_CARD = (
+    "Ask the aggregator for the file that ends in .card. A file that ends in .keeper is of fcforge 0.2: "
+    "the aggregator needs a new key (`fcforge consortium aggregators new`)."
+)
 NEXT_ROUND = (
     "Hospitals contribute to a new round (`fcforge consortium contribute --round NEXT`), which is "
     "charged like any other."
@@ -136,7 +140,7 @@ def read_card(path: str | Path) -> Aggregator:
     Aggregator
     """
     data = read_plain(path, 1 << 12, ExchangeError)
-    with at(path, do="Ask the aggregator for the file that ends in .card."):
+    with at(path, do=ASK_CARD):
         return read_canonical(TypeAdapter(Aggregator), data.removesuffix(b"\n"), "it")
 
 

@@ -58,7 +58,8 @@ LOST = (
     "Nothing was changed. Ask both aggregators which shares they have, and contribute to a new "
     "round."
 )
-FIRST_LINE = b"fcforge-share 1\n"
+FIRST_LINE = b"fcforge-share 2\n"
+OLDER_LINE = b"fcforge-share 1\n"  # of fcforge 0.2
 MAX_BYTES = 320 << 20  # a share for 20 classes and 2,000 ROIs, the largest possible
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 WORD = np.dtype("<u8")  # little-endian, unsigned, 64 bits
@@ -226,7 +227,7 @@ def _bound(base_model: str, place: tuple[str, str], aggregator: str) -> bytes:
     aggregator : str
         Name of the aggregator.
     """
-    return canonical(["fcforge share 1", base_model, *place, aggregator])
+    return canonical(["fcforge share 2", base_model, *place, aggregator])
 
 
 def read_share(path: str | Path, trust: Trust | None = None) -> Share:
@@ -249,6 +250,11 @@ def read_share(path: str | Path, trust: Trust | None = None) -> Share:
     """
     data = read_plain(path, MAX_BYTES, ExchangeError)
     with at(path, do="Nothing of it was used; ask the hospital for the file again."):
+        if data.startswith(OLDER_LINE):
+            raise ExchangeError(
+                "is a share of version 1, which fcforge 0.2 reads; this fcforge reads version 2.",
+                do="Ask the hospital for a share made with this fcforge.",
+            )
         if not data.startswith(FIRST_LINE):
             raise ExchangeError("is not a share.")
         line, _, sealed = data.removeprefix(FIRST_LINE).partition(b"\n")

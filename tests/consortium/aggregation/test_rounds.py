@@ -242,6 +242,14 @@ def test_a_file_is_read_as_it_was_written_and_says_what_it_is(tmp_path):
     assert (share.notice.site, share.aggregator) == ("NYU", "University")
 
 
+def test_a_share_of_an_older_version_is_refused_by_name(tmp_path):
+    data = shares_of("NYU")["Ministry"].data
+    path = tmp_path / "x.share"
+    path.write_bytes(data.replace(b"fcforge-share 2\n", b"fcforge-share 1\n"))
+    with pytest.raises(ExchangeError, match=r"version 1, which fcforge 0\.2 reads"):
+        read_share(path)
+
+
 def test_every_changed_byte_is_refused(tmp_path):
     data = shares_of("NYU")["Ministry"].data
     path = tmp_path / "x.share"
