@@ -220,6 +220,26 @@ def test_columns_of_three_classes_a_network_and_a_number() -> None:
     assert found.positive == "higher y"
 
 
+def test_stability_of_a_number_and_of_three_classes(cohort):
+    number = cohort.fc[:, 0, 1] * 10 + 30
+    plain = ForgeRegressor(model_params={"features": "centred"})
+    found = edge_stability(plain, cohort.fc, number, draws=4)
+    assert found.n == 4
+    assert found.weight.argmax() == 0  # the edge of the first two ROIs
+    assert found.in_top[0] == 1.0
+    classes = np.arange(len(cohort.y)) % 3
+    model = ForgeClassifier("ridge")
+    with pytest.raises(InputError, match="which of the classes"):
+        edge_stability(model, cohort.fc, classes, draws=2)
+    weights = [
+        edge_stability(model, cohort.fc, classes, draws=2, target=k).weight
+        for k in (0, 2)
+    ]
+    assert not np.allclose(*weights)
+    with pytest.raises(InputError, match="stability is of edges"):
+        edge_stability(ForgeClassifier(features="any"), number[:, None], classes)
+
+
 def test_stability_by_several_processes_is_the_same(cohort):
     model = ForgeClassifier(**PLAIN)
     one, two = (

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from fcforge.core.errors import optional
 
 if TYPE_CHECKING:
-    from fcforge.estimator.classifier import ForgeClassifier, edge_stability
+    from fcforge.estimator.classifier import ForgeClassifier
     from fcforge.estimator.inputs import InputError
     from fcforge.estimator.regressor import ForgeRegressor
+    from fcforge.estimator.stability import edge_stability
     from fcforge.estimator.transformers import (
         ConfoundRemover,
         MatrixLog,
@@ -37,7 +38,7 @@ _HOMES = {
     "MatrixLog": "transformers",
     "SiteHarmoniser": "transformers",
     "TangentSpace": "transformers",
-    "edge_stability": "classifier",
+    "edge_stability": "stability",
 }
 _NEED_TORCH = ("ForgeClassifier", "ForgeRegressor", "edge_stability")
 

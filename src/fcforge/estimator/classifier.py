@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from joblib import Parallel, delayed
-from sklearn.base import ClassifierMixin, clone
-from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.base import ClassifierMixin
 
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort
@@ -26,7 +24,6 @@ from fcforge.estimator import people
 from fcforge.estimator.continual import LEARN_ANEW, ContinualEstimator, require_no_scans
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.trained import ExplainedOutput
-from fcforge.evaluation.attribution import slope_at
 from fcforge.evaluation.edge_stability import EdgeStability
 from fcforge.evaluation.explanation import ColumnExplanation, Explanation
 from fcforge.evaluation.temperature import probability
@@ -354,14 +351,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         -------
         Explanation, or ColumnExplanation with ``features="any"``
         """
-        classes = self._labels.tolist()
-        if target is None and len(classes) > 2:
-            message = "which of the classes to explain is not stated."
-            raise InputError(message, do=f"Give target=, one of {classes}.")
-        if target is not None and target not in classes:
-            raise InputError(f"target={target!r} is none of {classes}.")
-        output = 1 if target is None else classes.index(target)
-        positive = str(classes[output])
+        output = self._output_of(target)
+        positive = str(self._labels.tolist()[output])
         if self.features == "any":
             require_no_scans(atlas, reference, stability)
             return self._explain_columns(X, output, positive)
@@ -374,6 +365,16 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
             stability=stability,
             positive=positive,
         )
+
+    def _output_of(self, target: Any) -> int:
+        """Return the output of the class whose log odds are explained; by default the patients'."""
+        classes = self._labels.tolist()
+        if target is None and len(classes) > 2:
+            what = "which of the classes to explain is not stated."
+            raise InputError(what, do=f"Give target=, one of {classes}.")
+        if target is not None and target not in classes:
+            raise InputError(f"target={target!r} is none of {classes}.")
+        return 1 if target is None else classes.index(target)
 
     def _explained(self, output: int) -> Any:
         """Return the model with the output whose log odds are explained."""
@@ -390,55 +391,3 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     def _restore_labels(self, labels: Sequence[Any]) -> None:
         self._labels = np.array(labels)
         self.classes_ = np.unique(self._labels)
-
-
-def edge_stability(
-    model: ForgeClassifier,
-    X: Any,
-    y: Any,
-    site: Any = None,
-    *,
-    draws: int = 20,
-    seed: int = 0,
-    n_jobs: int | None = None,
-) -> EdgeStability:
-    """Measure how far trainings on different people agree about each edge.
-
-    Clones of `model` learn random halves of the people, in complementary pairs, each half with
-    its share of both classes. The weights of each edge at the mean scan are compared.
-
-    Parameters
-    ----------
-    model : ForgeClassifier
-        Fitted or not; it is not changed.
-    X, y, site
-        As in `ForgeClassifier.fit`, for example the people it learned from.
-    draws : int
-        Number of trainings, two for each random division in halves.
-    seed : int
-    n_jobs : int, optional
-        Processes that share the trainings, as in joblib. Results do not depend on it.
-    """
-    labels = np.asarray(y)
-    halves = StratifiedShuffleSplit(
-        max(1, draws // 2), test_size=0.5, random_state=seed
-    )
-    tasks = []
-    for pair in halves.split(np.zeros(len(labels)), labels):
-        for half in pair:
-            sites_of_half = site if np.ndim(site) == 0 else np.asarray(site)[half]
-            part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
-            tasks.append(
-                delayed(_edge_weights)(model, part, labels[half], sites_of_half)
-            )
-    return EdgeStability.of(np.stack(Parallel(n_jobs=n_jobs)(tasks)))
-
-
-def _edge_weights(model: ForgeClassifier, X: Any, y: Any, site: Any) -> np.ndarray:
-    """Train a clone of `model` and return the gradient (E,) of its score by each edge.
-
-    The gradient is taken at the mean scan.
-    """
-    fitted = clone(model).fit(X, y, site)
-    scored, _ = fitted._explained(1).attribution({})
-    return slope_at(scored, fitted.mean_fc_)

@@ -160,12 +160,13 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         -------
         Explanation, or ColumnExplanation with ``features="any"``
         """
+        output = self._output_of(None)
         positive = f"higher {self.target_.name}"
         if self.features == "any":
             require_no_scans(atlas, reference, stability)
-            return self._explain_columns(X, 0, positive)
+            return self._explain_columns(X, output, positive)
         return self._explain_scans(
-            ExplainedOutput(self.model_, 0),
+            self._explained(output),
             X,
             covariates,
             atlas=atlas,
@@ -173,6 +174,16 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
             stability=stability,
             positive=positive,
         )
+
+    def _output_of(self, target: Any) -> int:
+        """Return the only output of a number; there is no class to choose."""
+        if target is not None:
+            raise InputError(f"target={target!r} names a class, but y is a number.")
+        return 0
+
+    def _explained(self, output: int) -> Any:
+        """Return the model with its output."""
+        return ExplainedOutput(self.model_, output)
 
     @classmethod
     def _file_kind(cls) -> Literal["ForgeClassifier", "ForgeRegressor"]:
