@@ -102,7 +102,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,) or (K,)
+    classes_ : ndarray of shape (n_classes,)
         Classes in sorted order.
     coef_, intercept_ : ndarray of shape (1 or K, n_features) and (1 or K,)
         Weights and intercepts, if the model is linear, of its features (with ``features="any"`` of
@@ -112,7 +112,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     sites_ : tuple of str
         Sites that were learned.
     n_rois_ : int
-    mean_fc_ : ndarray of shape (R, R)
+    mean_fc_ : ndarray of shape (n_rois, n_rois)
         Mean FC of the people learned from. A saved file holds it from ten people on. Hashes of
         scans, by which one person at two sites is found, are never stored.
     n_features_in_ : int

@@ -434,8 +434,12 @@ class ContinualEstimator(Fitted, ABC):
     def _linear_weights(self) -> tuple[np.ndarray, np.ndarray]:
         """Return weights (n_outputs, p) and biases (n_outputs,) of a linear model.
 
-        With ``features="any"`` p are the columns of X, else the features of the model. Raises
-        `AttributeError` if the model is not linear.
+        p is the number of the model's features, with ``features="any"`` of the columns of X.
+
+        Raises
+        ------
+        AttributeError
+            If the model is not linear.
         """
         check_is_fitted(self, "model_")
         weights = self.model_.linear_weights()

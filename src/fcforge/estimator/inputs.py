@@ -87,10 +87,15 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
 
 
 def _require_a_pattern(X: np.ndarray) -> None:
-    """Raise `InputError` if the mean over people is zero in every edge: FC has no such mean.
+    """Raise `InputError` if the mean over people is zero in every edge, which FC never has.
 
-    Tangent vectors have it (they are taken at the mean), and so has whatever was standardised.
-    The mean of n people is otherwise at least of the size of their spread / sqrt(n).
+    Tangent vectors (taken at the mean) and standardised numbers have such a mean. Otherwise the mean of n
+    people is at least of the size of their spread / sqrt(n).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        Vectorised edges.
     """
     if len(X) < 5:
         return

@@ -43,7 +43,7 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         the columns of X).
     sites_ : tuple of str
     n_rois_, n_features_in_ : int
-    mean_fc_ : ndarray of shape (R, R)
+    mean_fc_ : ndarray of shape (n_rois, n_rois)
     """
 
     limits: tuple[float, float] | None = None

@@ -569,7 +569,11 @@ def _adam(
     epsilon,
     BLOCK: tl.constexpr,
 ):
-    """Take a step of Adam on one block of a lane's parameters."""
+    """Take a step of Adam on one block of a lane's parameters.
+
+    Pointers to arrays (lanes, n): parameters p, gradients g, first and second moments m and v, and their
+    new values. Pointers to one number per lane: ``shrink``, ``rate`` and ``root`` (see `fused.adam`).
+    """
     lane = tl.program_id(1)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     at = lane.to(tl.int64) * n + place

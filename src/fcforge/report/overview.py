@@ -122,7 +122,7 @@ def _remove_stale_pages(
 
 # -- search ----------------------------------------------------------------------------------------
 def find_items(root: Path, kinds: Sequence[PageKind] | None = None) -> list[Item]:
-    """Return the items below a folder, sorted by name.
+    """Return everything below a folder that has a page (runs, audits, consortium files), sorted by name.
 
     Parameters
     ----------

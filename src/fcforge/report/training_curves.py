@@ -172,7 +172,17 @@ def hints(
 
 
 def quota_panel(learner: str, logged: Logged) -> Markup:
-    """Return the figure of the quotas of each past site, one line per place in the order."""
+    """Return the figure of the sampler's quotas, one line per past site (position in the order).
+
+    A quota is the number of a past site's subjects that may be replayed until the next choice.
+
+    Parameters
+    ----------
+    learner : str
+        Title of the learner.
+    logged : Logged
+        Its logs.
+    """
     lines = []
     points: list[figures.HoverPoint] = []
     for place in logged.places():

@@ -133,10 +133,10 @@ class AuditResult:
         return row.auc.low > 0.5 and row.auc.value > to_beat
 
     def words(self) -> list[str]:
-        """Return two sentences: whether the strongest attack tells who took part, how often it is right.
+        """Return two sentences: whether the strongest attack can tell who took part, and how often.
 
-        They are about the release that `about["released"]` names (others are comparisons), else
-        about all that are no reference. Without such rows there is no sentence.
+        They are about the release that `about["released"]` names (the others are comparisons), else
+        about all releases that are no reference. Without such rows the list is empty.
         """
         rows = [row for row in self.rows if not row.is_reference]
         if released := self.about.get("released"):
