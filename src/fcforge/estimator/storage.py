@@ -4,6 +4,7 @@ Nothing is pickled and nothing in a file can run code. Everything that is read i
 the learner that the file names before it is used.
 
 Shapes: n subjects, R ROIs, E = R (R - 1) / 2 edges.
+A lane is one training run: one learner, order of sites and seed.
 """
 
 import json

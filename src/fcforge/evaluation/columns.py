@@ -1,4 +1,7 @@
-"""Columns of the results table: one metric in one continual-learning summary each."""
+"""Columns of the results table: one metric in one continual-learning summary each.
+
+AAA is the average over stages (sites learned so far) of the mean accuracy at these sites.
+"""
 
 from typing import Literal, NamedTuple
 

@@ -1,6 +1,7 @@
 """Paired comparison of two learners on the same orders, seeds and subjects.
 
 T is the number of sites of a run.
+AAA is the average over stages (sites learned so far) of the mean accuracy at these sites.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,7 @@
 """The results table: one row per learner, the majority row always among them.
 
 T is the number of sites of a run.
+AAA is the average over stages (sites learned so far) of the mean accuracy at these sites.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,7 @@
 """Training of a plan on this machine: by worker processes on CPUs, by lanes on a GPU.
 
-A lane is one network among several that train in parallel: one order, seed and learner.
+A lane is one network among several that train in parallel: one order, seed and learner. A node is one site
+training of the prefix tree (`fcforge.experiments.plan`).
 """
 
 import os

@@ -2,6 +2,9 @@
 
 Nothing in a file is unpickled or run. All content is checked against the learner that the file names before it
 is used. Shapes: n subjects, R ROIs, K classes.
+
+A lane is one network of a training, with the state of its method; a node is one site training
+(`fcforge.experiments.plan`).
 """
 
 import hashlib

@@ -2,6 +2,8 @@
 
 A `RunSpec` states a run, or its beginning: the last site of its order is the one to learn. A lane is one
 network among several that train in parallel: one order, seed and learner.
+
+A node is one site training of the prefix tree (`fcforge.experiments.plan`).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Estimates of time and disk space of a plan, from a few short trainings of each learner."""
+"""Estimates of time and disk space of a plan, from a few short trainings of each learner.
+
+A node is one site training of the prefix tree (`fcforge.experiments.plan`).
+"""
 
 import tempfile
 import time

@@ -2,6 +2,8 @@
 
 `METHODS` finds the class of every file in this package and of every entry point of the group
 ``fcforge.methods``. `build_learner` pairs a method with its model and checks that they fit.
+
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from collections.abc import Collection

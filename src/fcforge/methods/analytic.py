@@ -9,6 +9,7 @@ site the weights are those of one ridge regression on all sites together, whatev
 subject is kept, but second moments of few subjects reveal a lot about them: see the privacy audit.
 
 Shapes: n subjects, q features, c columns of labels (one, or one per class if there are more than two).
+A lane is one training run: one learner, order of sites and seed.
 """
 
 import math

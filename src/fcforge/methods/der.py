@@ -1,4 +1,7 @@
-"""Dark experience replay: the stored logits of real subjects are distilled."""
+"""Dark experience replay: the stored logits of real subjects are distilled.
+
+A lane is one training run: one learner, order of sites and seed.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,6 +1,8 @@
 r"""Elastic weight consolidation: hold on to the parameters past sites need.
 
 .. math:: L = CE + \frac{\lambda}{2} \sum_{k<t} \sum_j F_{k,j} (\theta_j - \theta^*_{k,j})^2
+
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

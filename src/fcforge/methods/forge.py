@@ -12,6 +12,8 @@ synthetic subject G with its label y, and the logits u and readout r of the netw
 subject's site. :math:`R_t` are the subjects of site t among the active ones, those that the sampler
 has chosen, and T is the number of past sites. The three variants differ in the defaults of the
 settings and in the sampler; docs/forge.md has the table.
+
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from collections.abc import Sequence

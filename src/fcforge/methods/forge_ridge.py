@@ -18,6 +18,7 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 
 Shapes: n subjects of the open site, N subjects of the open site and of the memory, k remembered
 subjects, q features, c columns of targets (one, or one per class if there are more than two).
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

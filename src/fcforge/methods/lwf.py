@@ -1,6 +1,8 @@
 r"""Learning without forgetting: the last network teaches on the new site's subjects.
 
 .. math:: L = CE + \lambda T^2 \, KL(\mathrm{softmax}(z_{old}/T) \,\|\, \mathrm{softmax}(z/T))
+
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

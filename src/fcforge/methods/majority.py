@@ -1,4 +1,7 @@
-"""Majority class: a constant prediction, the floor for accuracy."""
+"""Majority class: a constant prediction, the floor for accuracy.
+
+A lane is one training run: one learner, order of sites and seed.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -5,6 +5,7 @@ sites, the survivors are trained on and then belong to site t. The network of si
 the weights of sites 1..t. A subject comes without its site, so all t networks look at it.
 
 T is the number of sites learned.
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

@@ -8,6 +8,7 @@ it is stored instead of the graph and a small network is trained on current and 
 This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for it.
 
 Shapes: n subjects, R ROIs, q numbers of an embedding, K classes.
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

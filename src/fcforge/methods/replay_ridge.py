@@ -12,6 +12,7 @@ regression of its own (fine-tuning), and with room for all subjects, each with w
 (``weigh = "subjects"``, ``l1 = 1, l2 = 0``), one of all sites so far (cumulative).
 
 Shapes: k remembered subjects, c columns of targets.
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

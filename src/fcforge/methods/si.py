@@ -4,6 +4,8 @@ r"""Synaptic intelligence: importance from how much each parameter lowered the l
     \omega_j = -\sum_{steps} g_j \, \Delta\theta_j, \quad
     \Omega_j \mathrel{+}= \frac{\max(0, \omega_j)}{(\theta^*_j - \theta^{start}_j)^2 + \xi}, \quad
     L = CE + c \sum_j \Omega_j (\theta_j - \theta^*_j)^2
+
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

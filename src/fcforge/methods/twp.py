@@ -5,6 +5,7 @@ r"""Topology-aware weight preserving (TWP): protect what loss and graph attentio
         (\theta_j - \theta^*_{k,j})^2
 
 Shapes: n subjects, R ROIs, F node features.
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

@@ -12,6 +12,7 @@ with :math:`s(v) = \mathrm{softmax}_{j \in N(v)} (-\|h_v - h_j\|^2 / (F \tau))` 
 features, and the network before this site as the teacher.
 
 Shapes: n subjects, R ROIs, K classes.
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from dataclasses import dataclass

@@ -2,6 +2,8 @@
 
 They are computed from the stored scores, model by model, and follow the intervals: where FORGE is
 worse than its partner, or cannot be told from it, they say so.
+
+AAA is the average over stages (sites learned so far) of the mean accuracy at these sites.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The sentence at the top of a run's page."""
+"""The sentence at the top of a run's page.
+
+AAA is the average over stages (sites learned so far) of the mean accuracy at these sites.
+"""
 
 from fcforge.core.formatting import counted
 from fcforge.report.run_numbers import RunNumbers

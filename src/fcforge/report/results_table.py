@@ -1,4 +1,7 @@
-"""The results table of a run for pages, terminals, CSV and JSON."""
+"""The results table of a run for pages, terminals, CSV and JSON.
+
+AAA is the average over stages (sites learned so far) of the mean accuracy at these sites.
+"""
 
 import json
 import math

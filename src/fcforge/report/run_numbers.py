@@ -1,6 +1,7 @@
 """The numbers behind the page of a run, each computed once.
 
 T is the number of sites of a run.
+AAA is the average over stages (sites learned so far) of the mean accuracy at these sites.
 """
 
 from collections.abc import Mapping

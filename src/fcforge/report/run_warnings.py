@@ -1,4 +1,7 @@
-"""Warnings that a reader needs before believing the results of a run."""
+"""Warnings that a reader needs before believing the results of a run.
+
+AAA is the average over stages (sites learned so far) of the mean accuracy at these sites.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple

@@ -1,4 +1,7 @@
-"""The subjects and the random keys of every training step at a site."""
+"""The subjects and the random keys of every training step at a site.
+
+A lane is one training run: one learner, order of sites and seed.
+"""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,7 @@
-"""Accuracy of classifiers that are trained on synthetic subjects and tested on real ones."""
+"""Accuracy of classifiers that are trained on synthetic subjects and tested on real ones.
+
+A lane is one training run: one learner, order of sites and seed.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -8,6 +8,8 @@ sum over past sites of quadratics is itself one quadratic (up to a constant): it
 never grows: two numbers per parameter, whatever the number of sites (Huszar, On quadratic penalties
 in elastic weight consolidation, 2018). Batch-norm running statistics are not parameters and are not
 protected.
+
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from collections.abc import Callable

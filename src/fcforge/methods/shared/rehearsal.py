@@ -1,6 +1,7 @@
 """A memory of real subjects, shared by ER, DER, UGCL and replay in closed form.
 
 Shapes: b subjects of a batch.
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from abc import ABC, abstractmethod

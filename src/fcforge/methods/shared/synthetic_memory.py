@@ -7,6 +7,8 @@ candidate is stored as (G, y, u, r): the subject, its label, and the logits u an
 network at that time. K of the candidates of all T past sites are active at a time, which means that
 batches are drawn from them. They are chosen by `fcforge.replay.hcts`, at random, or by a reservoir.
 The held-out subjects measure forgetting. No real subject is kept.
+
+A lane is one training run: one learner, order of sites and seed.
 """
 
 from collections.abc import Callable

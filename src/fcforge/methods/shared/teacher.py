@@ -1,4 +1,7 @@
-"""The network of the last site as a frozen teacher while the next site is learned."""
+"""The network of the last site as a frozen teacher while the next site is learned.
+
+A lane is one training run: one learner, order of sites and seed.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

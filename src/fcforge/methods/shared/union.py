@@ -1,4 +1,7 @@
-"""Training from scratch on the union of several sites: cumulative and joint training."""
+"""Training from scratch on the union of several sites: cumulative and joint training.
+
+A lane is one training run: one learner, order of sites and seed.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
