@@ -116,8 +116,8 @@ def main() -> None:
 
     er = ReplayPlugin(mem_size=MEMORY, batch_size=BATCH, batch_size_mem=32)
     ewc = EWCPlugin(ewc_lambda=1.0, mode="separate")
-    found = {"ewc": rate(ewc, *given), "er": rate(er, *given)}
-    out.write_text(json.dumps({"version": __version__, **found}))
+    results = {"ewc": rate(ewc, *given), "er": rate(er, *given)}
+    out.write_text(json.dumps({"version": __version__, **results}))
 
 
 if __name__ == "__main__":

@@ -108,21 +108,21 @@ def measure_steps(args: Namespace) -> list[Row]:
     }
     rows = []
     for title, (method, replay, pyg) in kinds.items():
-        found: dict[str, float] = {}
+        results: dict[str, float] = {}
         with suppress(ImportError):
             step = pyg_step(args.device, people, 0.4, replay=replay)
-            found[pyg] = steps_per_second(step, args)
+            results[pyg] = steps_per_second(step, args)
         step = dense_step(args.device, people, replay)
-        found["plain dense loop"] = steps_per_second(step, args)
+        results["plain dense loop"] = steps_per_second(step, args)
         for n in args.lanes:
             step = lanes_step(args.device, n, people, method)
-            found[ours_on(n)] = steps_per_second(step, args, n)
+            results[ours_on(n)] = steps_per_second(step, args, n)
             del step
-        beside = found.get(pyg, float("nan"))
-        for name, rate in found.items():
+        beside = results.get(pyg, float("nan"))
+        for name, rate in results.items():
             row = {"step": title, "program": name, "steps/s": rate}
             row["x PyG"] = rate / beside
-            rows.append(row | {"x dense loop": rate / found["plain dense loop"]})
+            rows.append(row | {"x dense loop": rate / results["plain dense loop"]})
     if all(row["program"] != "plain PyG loop" for row in rows):
         print("torch_geometric is not installed: no PyG rows")
     return rows
@@ -148,16 +148,16 @@ def measure_vae(args: Namespace) -> list[Row]:
             fit(SIDE_BY_SIDE),
         )
     fit_plain(vae, site, 1)  # warm
-    found = {}
+    results = {}
     for name, (sites, run) in work.items():
         begun = own_seconds(args.device)
         run()
-        found[name] = (own_seconds(args.device) - begun) / sites / epochs
-    base = found["plain nn.Module"]
+        results[name] = (own_seconds(args.device) - begun) / sites / epochs
+    base = results["plain nn.Module"]
     return [
         {"program": name, "subjects": args.site, "ms per epoch and site": 1e3 * took}
         | {"x plain": base / took}
-        for name, took in found.items()
+        for name, took in results.items()
     ]
 
 
@@ -329,13 +329,13 @@ def main() -> None:
     )
     torch.set_num_threads(args.threads)
     print(f"{machine(args.device)}, {args.threads} thread(s)", flush=True)
-    found: dict[str, Any] = {"machine": machine(args.device), "device": args.device}
+    results: dict[str, Any] = {"machine": machine(args.device), "device": args.device}
     for name in args.only:
         begun = own_seconds(args.device)
-        found[name] = PARTS[name](args)
+        results[name] = PARTS[name](args)
         print(f"\n{name} ({own_seconds(args.device) - begun:.0f} s)")
-        show(found[name])
-    save(args.out, found)
+        show(results[name])
+    save(args.out, results)
 
 
 if __name__ == "__main__":

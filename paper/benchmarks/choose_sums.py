@@ -103,22 +103,22 @@ def gains(part: Partition, settings: SpaceSettings) -> list[float]:
 
 def table(number: int, candidates: list[SpaceSettings], directions: int) -> np.ndarray:
     """Gains (partitions, candidates, levels)."""
-    found = []
+    results = []
     for part in partitions(number, directions):
-        found.append([gains(part, settings) for settings in candidates])
-    return np.array(found)
+        results.append([gains(part, settings) for settings in candidates])
+    return np.array(results)
 
 
-def by_level(found: np.ndarray) -> list[int]:
+def by_level(results: np.ndarray) -> list[int]:
     """Rule 1: which candidate at every level."""
-    everywhere = found.mean((0, 2))
+    everywhere = results.mean((0, 2))
     chosen = []
-    for level in range(found.shape[2]):
-        own = found[:, :, level]
-        best = int(own.mean(0).argmax())
+    for level in range(results.shape[2]):
+        of_level = results[:, :, level]
+        best = int(of_level.mean(0).argmax())
         near = []
-        for k in range(found.shape[1]):
-            short, error = mean_and_error(own[:, best] - own[:, k])
+        for k in range(results.shape[1]):
+            short, error = mean_and_error(of_level[:, best] - of_level[:, k])
             if k == best or short < error:
                 near.append(k)
         chosen.append(max(near, key=lambda k: everywhere[k]))
@@ -127,7 +127,7 @@ def by_level(found: np.ndarray) -> list[int]:
 
 def alone(number: int, base: SpaceSettings, trials: dict) -> dict[str, dict]:
     """Rule 2: gains of each value over `base`, and the value that is taken."""
-    told = {}
+    about = {}
     for name, values in trials.items():
         rows = {}
         for value in values:
@@ -135,14 +135,14 @@ def alone(number: int, base: SpaceSettings, trials: dict) -> dict[str, dict]:
             if name == "directions":
                 one = table(number, both[:1], base.directions)
                 two = table(number, both[1:], value)
-                found = np.concatenate([one, two], 1)
+                results = np.concatenate([one, two], 1)
             else:
-                found = table(number, both, base.directions)
-            rows[value] = mean_and_error((found[:, 1] - found[:, 0]).mean(1))
+                results = table(number, both, base.directions)
+            rows[value] = mean_and_error((results[:, 1] - results[:, 0]).mean(1))
         better = [v for v, (gain, error) in rows.items() if gain > error]
         taken = max(better, key=lambda v: rows[v][0], default=getattr(base, name))
-        told[name] = {"rows": {str(v): r for v, r in rows.items()}, "taken": taken}
-    return told
+        about[name] = {"rows": {str(v): r for v, r in rows.items()}, "taken": taken}
+    return about
 
 
 def main() -> None:
@@ -150,28 +150,28 @@ def main() -> None:
         __doc__, partitions=40, round=1, out=ROOT / "paper/results/choose_sums.json"
     )
     if args.round == 3:
-        told = alone(args.partitions, SECOND, LOWER)
-        print(told)
-        save(args.out, {"machine": machine(), "alone": told})
+        about = alone(args.partitions, SECOND, LOWER)
+        print(about)
+        save(args.out, {"machine": machine(), "alone": about})
         return
     grid = GRID if args.round == 1 else FINER
     combined = itertools.product(*grid.values())
     candidates = [
         SpaceSettings(**dict(zip(grid, values, strict=True))) for values in combined
     ]
-    found = table(args.partitions, candidates, SpaceSettings().directions)
-    chosen = by_level(found)
-    best = candidates[int(found.mean((0, 2)).argmax())]
+    results = table(args.partitions, candidates, SpaceSettings().directions)
+    chosen = by_level(results)
+    best = candidates[int(results.mean((0, 2)).argmax())]
     rows = []
     for level, k in enumerate(chosen):
-        gain, error = mean_and_error(found[:, k, level])
-        top = float(found[:, :, level].mean(0).max())
+        gain, error = mean_and_error(results[:, k, level])
+        top = float(results[:, :, level].mean(0).max())
         taken = {name: getattr(candidates[k], name) for name in grid}
         rows.append(
             {"nu": LEVELS[level], **taken, "gain": gain, "se": error, "best": top}
         )
     show(rows, ".4g")
-    told = {
+    about = {
         "command": "python paper/benchmarks/choose_sums.py "
         f"--partitions {args.partitions} --round {args.round}",
         "machine": machine(),
@@ -179,15 +179,15 @@ def main() -> None:
         "best everywhere": asdict(best),
         "alone": alone(args.partitions, best, ALONE) if args.round == 1 else {},
         "gains": {
-            str({name: getattr(c, name) for name in grid}): found[:, k]
+            str({name: getattr(c, name) for name in grid}): results[:, k]
             .mean(0)
             .round(5)
             .tolist()
             for k, c in enumerate(candidates)
         },
     }
-    print(told["best everywhere"], told["alone"])
-    save(args.out, told)
+    print(about["best everywhere"], about["alone"])
+    save(args.out, about)
 
 
 if __name__ == "__main__":

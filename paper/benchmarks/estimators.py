@@ -139,7 +139,7 @@ def left_out_scores(model: Any, cohort: Cohort) -> np.ndarray:
 
 def measures(score: np.ndarray, cohort: Cohort, weight: np.ndarray) -> np.ndarray:
     """Accuracy and AUROC (draws, 2), means over sites, where subjects count `weight` (draws, n)."""
-    found = []
+    results = []
     for site in cohort.site_names:
         mine = cohort.site == site
         y, s, w = cohort.y[mine], score[mine], weight[:, mine]
@@ -148,8 +148,8 @@ def measures(score: np.ndarray, cohort: Cohort, weight: np.ndarray) -> np.ndarra
         pairs = ws.sum(1) * ww.sum(1)
         with np.errstate(invalid="ignore"):  # a draw without patients has no AUROC
             auroc = ((ws @ wins) * ww).sum(1) / pairs
-        found.append(np.stack([w @ ((s > 0) == y) / w.sum(1), auroc], axis=1))
-    return np.nanmean(found, axis=0)
+        results.append(np.stack([w @ ((s > 0) == y) / w.sum(1), auroc], axis=1))
+    return np.nanmean(results, axis=0)
 
 
 def draws(cohort: Cohort) -> np.ndarray:
@@ -195,15 +195,15 @@ def over_seeds(cohort: Cohort) -> list[dict[str, Any]]:
     rows = []
     cohort = cohort.select(~np.isin(cohort.subject_id, TWICE))  # of the 529, one
     for name in ("ForgeClassifier, plain edges", "ForgeClassifier, defaults"):
-        found = []
+        results = []
         for seed in range(5):
             sites = make_sites(cohort, seed).values()
             model = LEARNERS[name]()
             for site in sites:
                 seen = site.learning(with_val=True)
                 model.partial_fit(seen.fc.numpy(), seen.y.numpy(), site=site.name)
-            found.append([_of_site(model, site) for site in sites])
-        means = np.mean(found, axis=1)
+            results.append([_of_site(model, site) for site in sites])
+        means = np.mean(results, axis=1)
         row: dict[str, Any] = {"learner": name}
         for k, metric in enumerate(("accuracy", "auroc")):
             row[metric] = round(float(means[:, k].mean()), 4)
@@ -245,15 +245,15 @@ def main() -> None:
         "seeds": (over_seeds, tested_people),
     }[given.people]
     known = json.loads(given.out.read_text()) if given.out.is_file() else {}
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "machine": machine(),
         "command": "paper/benchmarks/estimators.py",
     }
     for name, file in FILES.items():
         cohort = load(file)
         counts = {s: int((cohort.site == s).sum()) for s in cohort.site_names}
-        found[name] = {"file": file, "sites": counts, "rows": measure(cohort)}
-    save(given.out, {**known, given.people: found})
+        results[name] = {"file": file, "sites": counts, "rows": measure(cohort)}
+    save(given.out, {**known, given.people: results})
 
 
 if __name__ == "__main__":

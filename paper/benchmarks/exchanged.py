@@ -27,15 +27,15 @@ Person = tuple[str, str]  # site, id
 def shares(run: RunResult, metric: str) -> dict[Person, float]:
     """What everybody tested adds to a run's accuracy or AUROC, averaged along the way."""
     stages = np.arange(1, len(run.spec.order) + 1)
-    found = {}
+    results = {}
     for place, site in enumerate(run.spec.order):
         right = _at_site(run, site, metric)[place:]  # (stages that know the site, n)
-        own = right.T @ (1 / stages[place:]) / len(stages)
-        found |= {
+        share_of_each = right.T @ (1 / stages[place:]) / len(stages)
+        results |= {
             (site, who): float(share)
-            for who, share in zip(run.subject_ids[site], own, strict=True)
+            for who, share in zip(run.subject_ids[site], share_of_each, strict=True)
         }
-    return found
+    return results
 
 
 def _at_site(run: RunResult, site: str, metric: str) -> np.ndarray:
@@ -75,11 +75,11 @@ def _moves(
 ) -> dict[Person, float]:
     """How far everybody moves the sum over runs of A minus B."""
     others = {pair_of(r): r for r in b}
-    found: dict[Person, float] = defaultdict(float)
+    results: dict[Person, float] = defaultdict(float)
     for run in a:
         other = others.get(pair_of(run))
         if other is not None:
             for sign, one in ((1, run), (-1, other)):
                 for who, share in known[id(one)].items():
-                    found[who] += sign * share
-    return found
+                    results[who] += sign * share
+    return results

@@ -49,10 +49,10 @@ def truth_of(preset: str) -> np.ndarray:
 
 def people() -> dict[str, tuple[Any, np.ndarray | None]]:
     """Cohorts, and the disease of each edge where it is known."""
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         f"simulated, {p}": (simulate(p), truth_of(p)) for p in ("easy", "realistic")
     }
-    return found | {
+    return results | {
         f"ABIDE, {k}": (tested_people(file), None) for k, file in FILES.items()
     }
 
@@ -63,10 +63,12 @@ def measured(
     """One row of the table."""
     rng = np.random.default_rng(0)
     train = rng.permutation(len(cohort)) % 4 > 0
-    found = model.fit(cohort.fc[train], cohort.y[train]).explain(cohort.fc[~train][:60])
-    moved, random = found.deletion.explained, found.deletion.random
+    results = model.fit(cohort.fc[train], cohort.y[train]).explain(
+        cohort.fc[~train][:60]
+    )
+    moved, random = results.deletion.explained, results.deletion.random
     right = model.predict(cohort.fc[~train]) == cohort.y[~train]
-    gap = np.abs(found.gap) / np.abs(found.contribution).sum(1)
+    gap = np.abs(results.gap) / np.abs(results.contribution).sum(1)
     row: dict[str, Any] = {
         "accuracy": float(right.mean()),
         "deletion": float(moved.mean()),
@@ -78,7 +80,7 @@ def measured(
     row["gap"] = float(gap.max())
     if truth is not None:
         row["truth"] = float(
-            spearmanr(centred(found.slope.mean(0)), centred(truth)).statistic
+            spearmanr(centred(results.slope.mean(0)), centred(truth)).statistic
         )
     if model.method == "analytic":
         for name, y in (("stable", cohort.y), ("shuffled", rng.permutation(cohort.y))):

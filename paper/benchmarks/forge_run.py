@@ -135,8 +135,10 @@ def choose_threads(order: Any, most: int) -> None:
     order.watch = kept
     best = min(took, key=lambda k: took[k])
     torch.set_num_threads(best)
-    said = ", ".join(f"{seconds:.2f} s on {n} thread(s)" for n, seconds in took.items())
-    print(f"PyG epoch at {site}: {said}; it gets {best}", flush=True)
+    timings = ", ".join(
+        f"{seconds:.2f} s on {n} thread(s)" for n, seconds in took.items()
+    )
+    print(f"PyG epoch at {site}: {timings}; it gets {best}", flush=True)
 
 
 def pyg_counts(names: list[str], epochs: int) -> dict[str, int]:
@@ -180,11 +182,11 @@ def readings(stages: Stages, n_sites: int) -> dict[str, Spent]:
         kept = (s for label, (_, _, s) in stages.items() if label not in leave_out)
         return sum(kept, start=Spent(0.0, 0.0))
 
-    found = {"generators anew for every order, as the authors": total()}
+    results = {"generators anew for every order, as the authors": total()}
     if fits in stages:
         kept = stages[fits][2].times(1 / factorial(n_sites))
-        found["generators kept from order to order"] = total(fits) + kept
-    return {**found, "no generators, no evaluation per epoch": total(fits, watching)}
+        results["generators kept from order to order"] = total(fits) + kept
+    return {**results, "no generators, no evaluation per epoch": total(fits, watching)}
 
 
 # -- both ------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def main() -> None:
     print(
         f"\nfcforge: {clock_text(ours.wall)} wall, {clock_text(ours.cpu)} CPU ({how})"
     )
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "fcforge": ours._asdict(),
         "how": how,
         "machine": machine(args.device),
@@ -243,8 +245,8 @@ def main() -> None:
         ]
         print()
         show(rows)
-        found["PyG"] = rows
-    setting.save(args.out, found)
+        results["PyG"] = rows
+    setting.save(args.out, results)
 
 
 if __name__ == "__main__":

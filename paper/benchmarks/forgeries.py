@@ -54,7 +54,7 @@ def forged(folder: Path, every: int) -> bool:
             except Exception as error:  # noqa: BLE001 (that is what is looked for)
                 tracebacks[f"{type(error).__name__}: {forgery.what}"] += 1
             signal.alarm(0)
-    through = [what for what in wrong if what]
+    through = [name for name in wrong if name]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     seconds = time.perf_counter() - begun
     print(f"{tried} forgeries in {seconds:.0f} s, at most {memory:.0f} MB of memory")
@@ -79,16 +79,16 @@ class Hospital:
 
     def learning(self, out: str) -> "subprocess.Popen[bytes]":
         """``fcforge consortium contribute``, running."""
-        said = ["consortium", "contribute", "--site", self.site]
-        said += ["--data", self.data, "--yes", "--sign", self.folder / "key"]
-        said += ["--new-ledger"]
-        said += [
+        arguments = ["consortium", "contribute", "--site", self.site]
+        arguments += ["--data", self.data, "--yes", "--sign", self.folder / "key"]
+        arguments += ["--new-ledger"]
+        arguments += [
             "--state",
             self.folder.parent / "start.fcx",
             "--out",
             self.folder / out,
         ]
-        command = [sys.executable, "-m", "fcforge.cli", *map(str, said)]
+        command = [sys.executable, "-m", "fcforge.cli", *map(str, arguments)]
         return subprocess.Popen(command, **SILENT)  # type: ignore[call-overload]
 
     def releases(self) -> int:
@@ -117,27 +117,27 @@ def killed(folder: Path, times: int) -> Counter[int]:
     begun = time.perf_counter()
     assert Hospital(folder).learning("a.fcx").wait() == 0
     whole = time.perf_counter() - begun
-    found: Counter[int] = Counter()
+    results: Counter[int] = Counter()
     for moment in np.random.default_rng(0).uniform(0.4, 1.1, times) * whole:
         hospital = Hospital(folder)
         running = hospital.learning("a.fcx")
         time.sleep(moment)
         running.kill()
         running.wait()
-        found[hospital.releases()] += 1
-    return found
+        results[hospital.releases()] += 1
+    return results
 
 
 def twice(folder: Path, times: int) -> Counter[int]:
     """Releases after two `learn` of the same people at once."""
-    found: Counter[int] = Counter()
+    results: Counter[int] = Counter()
     for _ in range(times):
         hospital = Hospital(folder)
         both = [hospital.learning(name) for name in ("a.fcx", "b.fcx")]
         codes = [running.wait() for running in both]
         assert sorted(codes) == [0, 2], codes
-        found[hospital.releases()] += 1
-    return found
+        results[hospital.releases()] += 1
+    return results
 
 
 def main() -> int:
@@ -146,15 +146,15 @@ def main() -> int:
     asked.add_argument("--every", type=int, default=1, help="Try one forgery in N.")
     asked.add_argument("--kills", type=int, default=30, help="Times learn is killed.")
     asked.add_argument("--pairs", type=int, default=20, help="Times two run at once.")
-    said = asked.parse_args()
+    args = asked.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        good = forged(folder, said.every)
+        good = forged(folder, args.every)
         save(small.start(), folder / "start.fcx")
-        found = dict(killed(folder, said.kills))
-        print(f"killed {said.kills} times: {found} releases: times; all agree")
-        found = dict(twice(folder, said.pairs))
-        print(f"two at once {said.pairs} times: {found}; all agree")
+        results = dict(killed(folder, args.kills))
+        print(f"killed {args.kills} times: {results} releases: times; all agree")
+        results = dict(twice(folder, args.pairs))
+        print(f"two at once {args.pairs} times: {results}; all agree")
     return 0 if good else 1
 
 

@@ -61,25 +61,25 @@ class Hospitals:
 
     def split(self, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Learning and tested rows of every hospital."""
-        found = {}
+        results = {}
         for name in SITES:
             ids = split_site(self.cohort, name, seed).subject_ids
             learn = np.isin(self.cohort.subject_id, [*ids["train"], *ids["val"]])
             test = np.isin(self.cohort.subject_id, ids["test"])
-            found[name] = (np.flatnonzero(learn), np.flatnonzero(test))
-        return found
+            results[name] = (np.flatnonzero(learn), np.flatnonzero(test))
+        return results
 
 
-def order_free(found: dict) -> tuple[float, float]:
+def order_free(results: dict) -> tuple[float, float]:
     """AAA over the 24 orders, and AUROC after all four.
 
     Each size of set is equally often a stage, each set of one size equally often that stage.
     """
-    seen = {s: np.mean([found[s][site][0] for site in s]) for s in SETS if s}
+    seen = {s: np.mean([results[s][site][0] for site in s]) for s in SETS if s}
     by_size = []
     for size in range(1, len(SITES) + 1):
         by_size.append(np.mean([v for s, v in seen.items() if len(s) == size]))
-    last = [auroc for _, auroc in found[SITES].values()]
+    last = [auroc for _, auroc in results[SITES].values()]
     return float(np.mean(by_size)), float(np.mean(last))
 
 
@@ -88,10 +88,10 @@ def drawn(
 ) -> np.ndarray:
     """So many doses of repeatable noise."""
     rng = numpy_rng(0, "four hospitals", *names)
-    found = np.zeros(start.n_numbers, dtype=np.int64)
+    results = np.zeros(start.n_numbers, dtype=np.int64)
     for _ in range(doses if units else 0):
-        found = found + experiment_noise("seeded", units, len(found), rng)
-    return found
+        results = results + experiment_noise("seeded", units, len(results), rng)
+    return results
 
 
 def plan_values(world: Hospitals, epsilon: float | None, keepers: bool, seeds: int):
@@ -105,10 +105,10 @@ def plan_values(world: Hospitals, epsilon: float | None, keepers: bool, seeds: i
     units = vector.noise_units(epsilon)
     values = []
     for seed in range(seeds):
-        own = []
+        of_seed = []
         parts = world.split(seed)
         for draw in range(DRAWS if units else 1):
-            found = {}
+            results = {}
             for chosen in SETS:
                 total = np.zeros(start.n_numbers, dtype=np.int64)
                 for name in chosen:
@@ -120,12 +120,12 @@ def plan_values(world: Hospitals, epsilon: float | None, keepers: bool, seeds: i
                 count = doses if keepers else len(chosen)
                 beta = vector.solve(start, total, float(count * units**2), len(chosen))
                 weight, bias = vector.stepped_model(start, beta)
-                found[chosen] = {}
+                results[chosen] = {}
                 for name, (_, test) in parts.items():
                     score = x[test] @ weight + bias
-                    found[chosen][name] = quality(score, world.cohort.y[test])
-            own.append(order_free(found))
-        values.append(np.mean(own, axis=0))
+                    results[chosen][name] = quality(score, world.cohort.y[test])
+            of_seed.append(order_free(results))
+        values.append(np.mean(of_seed, axis=0))
     return np.array(values)
 
 
@@ -143,7 +143,7 @@ def ridge_values(world: Hospitals, seeds: int, learns: bool) -> np.ndarray:
     values = []
     for seed in range(seeds):
         parts = world.split(seed)
-        found = {}
+        results = {}
         for chosen in SETS:
             learn = [n + parts[name][0] for name in chosen if learns]
             rows = np.concatenate([np.arange(n), *learn])
@@ -155,11 +155,11 @@ def ridge_values(world: Hospitals, seeds: int, learns: bool) -> np.ndarray:
                     strict=True,
                 )
             )
-            found[chosen] = {}
+            results[chosen] = {}
             for name, (_, test) in parts.items():
-                own = np.array([score[i] for i in (n + test).tolist()])
-                found[chosen][name] = quality(own, world.cohort.y[test])
-        values.append(order_free(found))
+                local = np.array([score[i] for i in (n + test).tolist()])
+                results[chosen][name] = quality(local, world.cohort.y[test])
+        values.append(order_free(results))
     return np.array(values)
 
 
@@ -167,14 +167,14 @@ def dual(
     gram: np.ndarray, t: np.ndarray, rows: np.ndarray, tested: np.ndarray, p: int
 ) -> np.ndarray:
     """Scores of tested people by ridge on `rows` with a free intercept, from inner products."""
-    own = gram[np.ix_(rows, rows)]
+    inner = gram[np.ix_(rows, rows)]
     cross = gram[np.ix_(tested, rows)]
-    middle = own.mean(0)
-    centred = own - middle - middle[:, None] + own.mean()
+    middle = inner.mean(0)
+    centred = inner - middle - middle[:, None] + inner.mean()
     coefficient = np.linalg.solve(
         centred + p * np.eye(len(rows)), t[rows] - t[rows].mean()
     )
-    moved = cross - cross.mean(1, keepdims=True) - middle + own.mean()
+    moved = cross - cross.mean(1, keepdims=True) - middle + inner.mean()
     return moved @ coefficient + t[rows].mean()
 
 
@@ -193,15 +193,15 @@ def main() -> None:
     rows = []
     for file in FILES.values():
         world = Hospitals(file)
-        found = {"public head": ridge_values(world, args.seeds, learns=False)}
-        found["ridge + start"] = ridge_values(world, args.seeds, learns=True)
+        results = {"public head": ridge_values(world, args.seeds, learns=False)}
+        results["ridge + start"] = ridge_values(world, args.seeds, learns=True)
         for epsilon, keepers in PLANS:
-            found[title(epsilon, keepers)] = plan_values(
+            results[title(epsilon, keepers)] = plan_values(
                 world, epsilon, keepers, args.seeds
             )
             print(file, title(epsilon, keepers), flush=True)
-        for name, values in found.items():
-            both = np.concatenate([values, values - found["public head"]], 1)
+        for name, values in results.items():
+            both = np.concatenate([values, values - results["public head"]], 1)
             row = {"file": file, "row": name, "seeds": args.seeds}
             for key, column in zip(NAMES, both.T, strict=True):
                 ends = (key, f"{key}_low", f"{key}_high")

@@ -69,15 +69,15 @@ def most_megabytes() -> float:
 def measure_many_rois(name: str, rois: int) -> None:
     """Print seconds and memory of one generator."""
     torch.set_num_threads(1)
-    found = {"generator": name, "rois": rois, "loaded_mb": most_megabytes()}
+    results = {"generator": name, "rois": rois, "loaded_mb": most_megabytes()}
     batch = people_of(rois)
     generator = GENERATORS[name]()
     fit, state = timed(partial(generator.fit, batch, torch_rng(0)))
     y = torch.arange(320) % 2
     sampling, _ = timed(partial(generator.sample, state, y, torch_rng(1)))
-    found |= {"fit_cpu_s": fit.cpu, "sample_cpu_s": sampling.cpu}
-    found["most_mb"] = most_megabytes()
-    print(json.dumps(found))
+    results |= {"fit_cpu_s": fit.cpu, "sample_cpu_s": sampling.cpu}
+    results["most_mb"] = most_megabytes()
+    print(json.dumps(results))
 
 
 def main() -> None:
@@ -94,18 +94,18 @@ def main() -> None:
         partial(generator.sample, state, torch.arange(1000) % 2, torch_rng(1))
     )
     theirs, _ = timed(partial(fit_authors_vae, batch, args.epochs))
-    found = {"subjects": len(batch), "epochs": args.epochs, "threads": args.threads}
+    results = {"subjects": len(batch), "epochs": args.epochs, "threads": args.threads}
     for name, spent in {
         "authors": theirs,
         "stable": ours,
         "sample_1000": sampling,
     }.items():
-        found |= {f"{name}_wall_s": spent.wall, f"{name}_cpu_s": spent.cpu}
+        results |= {f"{name}_wall_s": spent.wall, f"{name}_cpu_s": spent.cpu}
     faster = {
         "speedup_wall": theirs.wall / ours.wall,
         "speedup_cpu": theirs.cpu / ours.cpu,
     }
-    print(json.dumps({k: round(v, 2) for k, v in (found | faster).items()}))
+    print(json.dumps({k: round(v, 2) for k, v in (results | faster).items()}))
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ def measure(task: str, folder: Path) -> dict[str, Any]:
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu += children.ru_utime + children.ru_stime
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    peak = max(own.ru_maxrss, children.ru_maxrss) / 1e6
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    peak = max(usage.ru_maxrss, children.ru_maxrss) / 1e6
     return {"wall_s": round(wall, 1), "cpu_s": round(cpu, 1), "peak_gb": round(peak, 3)}
 
 
@@ -99,11 +99,11 @@ def accuracy(folder: Path, phantom: Any) -> dict[str, Any]:
     columns = ["trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z"]
     middle = (np.array(phantom.data.shape[:3]) - 1) / 2
     centre = phantom.affine[:3, :3] @ middle + phantom.affine[:3, 3]
-    found = np.stack([rigid(p, centre) for p in table[columns].to_numpy()])
-    still = np.stack([np.eye(4)] * len(found))
+    results = np.stack([rigid(p, centre) for p in table[columns].to_numpy()])
+    still = np.stack([np.eye(4)] * len(results))
     moved, left = (
         displacement(m, phantom.motion, phantom.pose, load_atlas())
-        for m in (still, found)
+        for m in (still, results)
     )
     fc_command(source=folder / "out", out=folder / "fc", say=lambda text: None, **PLAIN)
     series = pd.read_csv(
@@ -137,12 +137,12 @@ def main() -> None:
             phantom = make_phantom(load_atlas(), n_volumes=60, seed=args.seed)
             save_raw(folder / "in", "01", phantom)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            found: dict[str, Any] = dict(
+            results: dict[str, Any] = dict(
                 pool.submit(measure, args.task, folder).result()
             )
         if args.task == "raw":
-            found |= {"seed": args.seed, **accuracy(folder, phantom)}
-    print(json.dumps({"task": args.task, **found}))
+            results |= {"seed": args.seed, **accuracy(folder, phantom)}
+    print(json.dumps({"task": args.task, **results}))
 
 
 if __name__ == "__main__":

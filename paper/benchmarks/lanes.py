@@ -239,19 +239,21 @@ def rate(step: Step, n_lanes: int, args: Namespace) -> float:
 
 def with_replay(args: Namespace) -> dict[str, float]:
     """Model-steps per second of every variant, with replay and distillation."""
-    found, people = {}, fake_people()
+    results, people = {}, fake_people()
     try:
-        found["PyG, no replay"] = rate(pyg_step(args.device, people, 0.4), 1, args)
-        found[PYG] = rate(pyg_step(args.device, people, 0.4, replay=Replay()), 1, args)
+        results["PyG, no replay"] = rate(pyg_step(args.device, people, 0.4), 1, args)
+        results[PYG] = rate(
+            pyg_step(args.device, people, 0.4, replay=Replay()), 1, args
+        )
     except ImportError:
         print("torch_geometric is not installed: no PyG rows")
-    found[PLAIN] = rate(dense_step(args.device, people), 1, args)
+    results[PLAIN] = rate(dense_step(args.device, people), 1, args)
     for precision in args.precision:
         for n in args.lanes:
             step = lanes_step(args.device, n, fake_people(200), precision=precision)
-            found[f"lanes {n}, {precision}"] = rate(step, n, args)
+            results[f"lanes {n}, {precision}"] = rate(step, n, args)
             del step
-    return found
+    return results
 
 
 def fine_tuning(args: Namespace) -> None:
@@ -287,9 +289,9 @@ def main() -> None:
     if args.density:
         fine_tuning(args)
         return
-    found, (product, copy) = with_replay(args), ceilings(args.device)
+    results, (product, copy) = with_replay(args), ceilings(args.device)
     print(f"copy {copy / 1e12:.2f} TB/s, fp32 product {product / 1e12:.1f} TFLOP/s")
-    plain, pyg = found[PLAIN], found.get(PYG, float("nan"))
+    plain, pyg = results[PLAIN], results.get(PYG, float("nan"))
     rows = [
         {
             "variant": label,
@@ -298,10 +300,10 @@ def main() -> None:
             "x PyG": v / pyg,
         }
         | {"share of fp32": v * FLOP / product, "share of copy": v * TRAFFIC / copy}
-        for label, v in found.items()
+        for label, v in results.items()
     ]
     show(rows, ".2f")
-    save(args.out, {"machine": machine(args.device), "model-steps/s": found})
+    save(args.out, {"machine": machine(args.device), "model-steps/s": results})
 
 
 if __name__ == "__main__":

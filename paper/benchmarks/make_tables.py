@@ -50,8 +50,8 @@ MARKED = re.compile(r"(<!-- table (\S+) (.*?) -->\n)(.*?)(<!-- end -->)", re.DOT
 @cache
 def read(name: str) -> tuple[Finished, dict[str, Any]]:
     """A table of paper/results/ as pages show it, and what was told about it."""
-    table, told = read_table(RESULTS / f"{name}.npz")
-    return shown(table), told
+    table, about = read_table(RESULTS / f"{name}.npz")
+    return shown(table), about
 
 
 @cache
@@ -64,8 +64,8 @@ def tables() -> dict[str, Finished]:
 def as_run_and_shown() -> Iterator[tuple[str, Finished, Finished]]:
     """Every table as it was run, and as pages show it: two scans of one person scored once."""
     for name in sorted(tables()):
-        table, told = read(name)
-        if look_alikes(told["experiment"]):
+        table, about = read(name)
+        if look_alikes(about["experiment"]):
             as_run = read_table(RESULTS / f"{name}.npz", as_run=True)[0]
             yield name, shown(as_run), table
 
@@ -82,12 +82,12 @@ def moved() -> str:
 
 
 def _about(name: str) -> str:
-    table, told = read(name)
+    table, about = read(name)
     file = name.partition("+")[0]
     for run in ("_again", "_before", "_first"):
         file = file.removesuffix(run)
     where = f"`paper/experiments/{file}.toml`"
-    commit = told["commit"] if " " in told["commit"] else told["commit"][:10]
+    commit = about["commit"] if " " in about["commit"] else about["commit"][:10]
     return f"{where}: {table.about()}; commit {commit}."
 
 

@@ -87,8 +87,8 @@ GRID = {
 def timed(work: Callable[..., Any], *given: Any, **more: Any) -> tuple[Any, float]:
     """What work gives, and seconds of the processor."""
     began = time.process_time()
-    found = work(*given, **more)
-    return found, time.process_time() - began
+    results = work(*given, **more)
+    return results, time.process_time() - began
 
 
 # -- what rounds cost ------------------------------------------------------------------------------
@@ -104,9 +104,9 @@ class Consortium:
         self.noise = Noise(noise_units(1.0), self.model.grid, self.model.size)
         self.folder = folder
         self.lists = {name: folder / f"{name}.rounds" for name in AGGREGATORS}
-        for name, own in self.keys.items():
-            new = RoundList.new(name, own)
-            with RoundList.open(self.lists[name], own, new=new):
+        for name, local in self.keys.items():
+            new = RoundList.new(name, local)
+            with RoundList.open(self.lists[name], local, new=new):
                 pass
 
     def given(self, site: str, name: str, numbers: np.ndarray) -> dict[str, Path]:
@@ -139,9 +139,9 @@ class Consortium:
         shares = [read_share(file) for file in files]
         key = self.keys[aggregator]
         with RoundList.open(self.lists[aggregator], key) as listed:
-            found = aggregate(state, shares, key, self.noise, listed)
-            listed.publish(found.line, {out: archive.pack(found.contents)})
-        return found
+            results = aggregate(state, shares, key, self.noise, listed)
+            listed.publish(results.line, {out: archive.pack(results.contents)})
+        return results
 
     def round(self, name: str, sites: list[str]) -> tuple[list[Path], list[float]]:
         """Both halves of a round; seconds of a hospital, an aggregator, and bytes of a share."""
@@ -171,26 +171,26 @@ def rounds(args: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         world = Consortium(public[0].select_sites(public[1]), folder)
-        found = []
+        results = []
         files = [exchanges.save(world.start, folder / "start.fcx")]
         each = args.hospitals // args.rounds
         for k in range(args.rounds):
             sites = [f"H{k:03d}-{i:03d}" for i in range(each)]
             halves, cost = world.round(f"round {k}", sites)
             files += halves
-            found.append(cost)
+            results.append(cost)
         joined, merging = timed(exchanges.union_of, files, Trust())
         whole = exchanges.save(joined, folder / "all.fcx")
         opened, opening = timed(exchanges.open_exchange, whole)
         _, solving = timed(opened.model.beta)
-        hospital, aggregator, share = np.mean(found, axis=0).tolist()
+        hospital, aggregator, share = np.mean(results, axis=0).tolist()
         return {
             "hospitals": args.hospitals,
             "rounds": args.rounds,
             "numbers": world.model.size,
             "hospital_s": hospital,
             "keeper_round_s": aggregator,
-            "keeper_slowest_s": float(np.max(found, axis=0)[1]),
+            "keeper_slowest_s": float(np.max(results, axis=0)[1]),
             "share_bytes": int(share),
             "half_bytes": files[-1].stat().st_size,
             "merge_s": merging,
@@ -270,21 +270,21 @@ class Gaussian:
         normal = lambda: rng.standard_normal(len(v))  # noqa: E731
         spread = v**tilt / (v ** (tilt - 1)).sum()
         shift = np.sqrt(strength * spread) * normal()
-        own = np.sqrt(apart * spread / hospitals) * normal()
+        local = np.sqrt(apart * spread / hospitals) * normal()
         n = hospitals * PEOPLE
         seen = 0.5 * shift + np.sqrt(v / self.n_public) * normal()
         head = self.n_public * seen / (self.n_public * v + 1.0)
-        learned = 0.5 * (shift + own) + np.sqrt(v / n) * normal()
+        learned = 0.5 * (shift + local) + np.sqrt(v / n) * normal()
         both = self.n_public + n
         pooled = self.n_public * seen + n * learned
-        found = {"public": head, "pooled": pooled / (both * v + 1.0)}
+        results = {"public": head, "pooled": pooled / (both * v + 1.0)}
         drawn = normal()
         for title, level in levels.items():
             start = self.placed(level)
-            found[title] = head + self._step(start, head, learned, level, n, drawn)
+            results[title] = head + self._step(start, head, learned, level, n, drawn)
         return {
             title: float(ndtr(weight @ shift / np.sqrt(2 * weight**2 @ v)))
-            for title, weight in found.items()
+            for title, weight in results.items()
         }
 
     @cache  # noqa: B019 (a handful of partitions, for the whole run)
@@ -340,11 +340,11 @@ def worth(args: Any) -> dict[str, Any]:
             rows.append(row | {str(k): round(v, 4) for k, v in gains.items()})
     fits = []
     for strength in GRID["strength"]:  # the best world of each: how little is known
-        own = min((t for t in misfit if t[0] == strength), key=misfit.__getitem__)
-        last = _gains(worlds, own, CROWDS[-1], CROWDS[-1] // IN_A_ROUND)
+        local = min((t for t in misfit if t[0] == strength), key=misfit.__getitem__)
+        last = _gains(worlds, local, CROWDS[-1], CROWDS[-1] // IN_A_ROUND)
         gains = {str(e): round(last[e], 4) for e in EPSILONS}
-        told = dict(zip(GRID, own, strict=True))
-        fits.append({**told, "misfit": round(misfit[own] ** 0.5, 4), **gains})
+        about = dict(zip(GRID, local, strict=True))
+        fits.append({**about, "misfit": round(misfit[local] ** 0.5, 4), **gains})
     return {
         "fitted": dict(zip(GRID, best, strict=True)),
         "real": {"public": public, **{str(k): v for k, v in wanted.items()}},
@@ -359,22 +359,24 @@ def _gains(
     """AUROC of the public head, and what pooled ridge and sums add to it: mean over draws."""
     people = int(hospitals * PEOPLE)
     levels = {e: noise_per_subject(people, e, DOSES * in_rounds) for e in EPSILONS}
-    found = []
+    results = []
     for k, world in enumerate(worlds):
         for draw in range(DRAWS):
             rng = numpy_rng(draw, "many hospitals", k)
             one = world.aurocs(*three, hospitals, levels, rng)
-            found.append([v - one["public"] * (t != "public") for t, v in one.items()])
-    return dict(zip(one, np.mean(found, axis=0).tolist(), strict=True))
+            results.append(
+                [v - one["public"] * (t != "public") for t, v in one.items()]
+            )
+    return dict(zip(one, np.mean(results, axis=0).tolist(), strict=True))
 
 
 def _misfit(
     worlds: list[Gaussian], three: tuple, public: float, wanted: dict[Any, float]
 ) -> float:
     """Mean squared error of the numbers of real partitions."""
-    found = _gains(worlds[:2], three, 17, 1)
-    errors = [found[key] - value for key, value in wanted.items()]
-    return float(np.square([found["public"] - public, *errors]).mean())
+    results = _gains(worlds[:2], three, 17, 1)
+    errors = [results[key] - value for key, value in wanted.items()]
+    return float(np.square([results["public"] - public, *errors]).mean())
 
 
 def main() -> None:
@@ -389,12 +391,12 @@ def main() -> None:
         out=Path,
     )
     work = {"rounds": rounds, "rois": rois, "worth": worth}[args.command]
-    found = work(args)
+    results = work(args)
     command = f"python paper/benchmarks/many_hospitals.py {args.command}"
     about = {"command": command, "commit": commit(), "machine": machine()}
     usual = ROOT / "paper" / "results" / f"many_hospitals_{args.command}.json"
-    print(found)
-    save(args.out or usual, {**about, "found": found})
+    print(results)
+    save(args.out or usual, {**about, "found": results})
 
 
 if __name__ == "__main__":

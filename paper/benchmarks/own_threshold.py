@@ -46,20 +46,20 @@ LEARNERS = (
 
 def left_out(cohort: Cohort) -> list[str]:
     """Ids of those without whom every hospital has its share of patients."""
-    found: list[str] = []
+    results: list[str] = []
     for name, share in SHARES.items():
-        own = cohort.site == name
+        local = cohort.site == name
         patients, controls = (
-            cohort.subject_id[own & (cohort.y == k)].tolist() for k in (1, 0)
+            cohort.subject_id[local & (cohort.y == k)].tolist() for k in (1, 0)
         )
         most = {
             "patients": round(len(controls) * share / (1 - share)),
             "controls": round(len(patients) * (1 - share) / share),
         }
         rng = numpy_rng(0, "unequal hospitals", name)
-        found += rng.permutation(patients)[most["patients"] :].tolist()
-        found += rng.permutation(controls)[most["controls"] :].tolist()
-    return found
+        results += rng.permutation(patients)[most["patients"] :].tolist()
+        results += rng.permutation(controls)[most["controls"] :].tolist()
+    return results
 
 
 def results(file: str, seeds: int, without: list[str]) -> Results:
@@ -75,17 +75,17 @@ def results(file: str, seeds: int, without: list[str]) -> Results:
     return run(asked, learners=LEARNERS)
 
 
-def records(found: Results, hospitals: str) -> list[dict[str, Any]]:
+def records(results: Results, hospitals: str) -> list[dict[str, Any]]:
     """Columns of every row with their intervals; below them own minus common thresholds."""
     made = []
-    for row in found.rows:
+    for row in results.rows:
         ends = {
             column: [round(float(x), 5) for x in list(asdict(estimate).values())[:3]]
             for column, estimate in row.estimates.items()
             if column in COLUMNS
         }
         made.append({"hospitals": hospitals, "learner": row.learner, **ends})
-    groups = by_learner(found.runs)
+    groups = by_learner(results.runs)
     titles = [learner["title"] for learner in LEARNERS]
     for column, metric in TESTED.items():
         comparer = Comparer(metric, n_draws=N_DRAWS)
@@ -99,27 +99,27 @@ def records(found: Results, hospitals: str) -> list[dict[str, Any]]:
 
 def main() -> None:
     args = options(__doc__, seeds=10, people="444", out=Path)
-    told = machine()
+    hardware = machine()
     file = FILES[args.people]
     cohort = tested_people(file)
     twice = [who for who in LOOK_ALIKES[file] if who in cohort.subject_id]
     cohort = cohort.select(~np.isin(cohort.subject_id, twice))
     unequal = left_out(cohort)
     kept = cohort.select(~np.isin(cohort.subject_id, unequal))
-    found = []
+    rows = []
     for hospitals, ids in (("as they are", []), ("unequal", unequal)):
         ran = results(file, args.seeds, [*ids, *twice])
-        found += records(ran, hospitals)
-        print(*found[-len(ran.rows) :], sep="\n", flush=True)
+        rows += records(ran, hospitals)
+        print(*rows[-len(ran.rows) :], sep="\n", flush=True)
     command = f"own_threshold.py --seeds {args.seeds} --people {args.people}"
     about = {
         "command": f"python paper/benchmarks/{command}",
         "commit": commit(),
-        "machine": told,
+        "machine": hardware,
         "shares": SHARES,
         "people": {name: int((kept.site == name).sum()) for name in SITES},
     }
-    save(args.out, about | {"rows": found})
+    save(args.out, about | {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -99,8 +99,8 @@ class Pages:
 
     def _read(self, name: str) -> tuple[Finished, Mapping[str, Any]]:
         if name not in self._tables:
-            table, told = read_table(self.results / f"{name}.npz")
-            self._tables[name] = replace(table, n_draws=self.n_draws), told
+            table, about = read_table(self.results / f"{name}.npz")
+            self._tables[name] = replace(table, n_draws=self.n_draws), about
         return self._tables[name]
 
     def _with_own(self, name: str) -> Finished:
@@ -149,10 +149,10 @@ class Pages:
 
     def verdict(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
         """Return "is above", "is below" or "cannot be told from"."""
-        found = self._compared(name, one, other, metric)
-        if found.low > 0:
+        results = self._compared(name, one, other, metric)
+        if results.low > 0:
             return "is above"
-        return "is below" if found.high < 0 else "cannot be told from"
+        return "is below" if results.high < 0 else "cannot be told from"
 
     def compare(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
         """Return a sentence part: the verdict and the difference."""
@@ -180,13 +180,13 @@ class Pages:
     ) -> str:
         """Return every learner of a table by falling AAA, the paper's AAA beside ours."""
         printed = printed or {}
-        table, own = self.table_of(name), self._with_own(name)
+        table, local = self.table_of(name), self._with_own(name)
         lines = []
         for learner, row in table.rows.items():
             cells = numbers(row, ("aaa", "auroc", "fm", "fm_split", "for_literal"))
             cut = (
-                number(own.rows[learner].estimates["aaa"].value)
-                if learner in own.groups
+                number(local.rows[learner].estimates["aaa"].value)
+                if learner in local.groups
                 else ""
             )
             paper = number(printed[learner][0]) if learner in printed else ""
@@ -232,14 +232,14 @@ class Pages:
             m: (self._with_own(name) if m == "own" else self.table_of(name)).groups
             for m in metrics
         }
-        found = {}
-        for metric, some in groups.items():
-            pairs = {k: (some[k], some[reference]) for k in learners}
-            found[metric] = differences(
+        results = {}
+        for metric, summaries in groups.items():
+            pairs = {k: (summaries[k], summaries[reference]) for k in learners}
+            results[metric] = differences(
                 pairs, "accuracy" if metric == "own" else metric
             )
         for learner in learners:
-            lines.append([learner, *(_interval(found[m][learner]) for m in metrics)])
+            lines.append([learner, *(_interval(results[m][learner]) for m in metrics)])
         return markdown(
             [f"minus {in_sentence(reference)} [95 %]", "AAA", OWN, "AUROC"], lines
         )
@@ -291,14 +291,14 @@ class Pages:
 
     def about(self, name: str) -> str:
         """Return where a table comes from: config, orders, seeds, machine and commit."""
-        table, told = self._read(name)
-        return f"Config `paper/experiments/{name}.toml`; {table.about()}; commit {told['commit'][:10]}."
+        table, about = self._read(name)
+        return f"Config `paper/experiments/{name}.toml`; {table.about()}; commit {about['commit'][:10]}."
 
     # -- generators ----------------------------------------------------------------------------
     def judged_about(self, name: str) -> str:
         """Return where a table of generators comes from."""
-        told = json.loads((self.results / f"{name}.json").read_text())
-        return f"Config `paper/experiments/{name}.toml`; {told['machine']}; commit {told['commit'][:10]}."
+        about = json.loads((self.results / f"{name}.json").read_text())
+        return f"Config `paper/experiments/{name}.toml`; {about['machine']}; commit {about['commit'][:10]}."
 
     def judged(self, name: str, columns: Mapping[str, str]) -> str:
         """Return means over sites and seeds of some measures, by generator."""
@@ -307,38 +307,38 @@ class Pages:
             [
                 row,
                 *(
-                    number(found[key]) if key in found else ""
+                    number(results[key]) if key in results else ""
                     for key in columns.values()
                 ),
             ]
-            for row, found in means.items()
+            for row, results in means.items()
         ]
         return markdown(["generator", *columns], lines)
 
     def _judged_means(self, name: str) -> dict[str, dict[str, float]]:
-        told = json.loads((self.results / f"{name}.json").read_text())
+        about = json.loads((self.results / f"{name}.json").read_text())
         values: dict[str, dict[str, list[float]]] = {}
-        for record in told["records"]:
+        for record in about["records"]:
             row = values.setdefault(record["row"], {})
             for key, value in {**record["diagnostics"], **record["numbers"]}.items():
                 if isinstance(value, int | float) and not isinstance(value, bool):
                     row.setdefault(key, []).append(float(value))
         return {
-            row: {k: float(np.mean(v)) for k, v in found.items()}
-            for row, found in values.items()
+            row: {k: float(np.mean(v)) for k, v in results.items()}
+            for row, results in values.items()
         }
 
     # -- rendering -----------------------------------------------------------------------------
     def pages(self) -> dict[str, Path]:
         """Return the file of every page whose tables exist, by template."""
-        found = {}
+        results = {}
         for path in sorted(TEMPLATES.glob("[!_]*.md.j2")):
             needs = NEEDS.search(path.read_text())
             if needs is None or self.have(*needs[1].split()):
                 stem = path.name.removesuffix(".md.j2")
                 to = ROOT / "docs" / "results" / f"{stem}.md"
-                found[path.name] = DESTINATIONS.get(stem, to)
-        return found
+                results[path.name] = DESTINATIONS.get(stem, to)
+        return results
 
     def render(self, template: str) -> str:
         """Return the text of a page."""
@@ -366,14 +366,14 @@ def in_sentence(learner: str) -> str:
     return learner[0].lower() + learner[1:] if learner[1:].islower() else learner
 
 
-def _interval(found: Comparison) -> str:
-    low, high = number(found.low, sign=True), number(found.high, sign=True)
-    return f"{number(found.difference, sign=True)} [{low}, {high}]"
+def _interval(results: Comparison) -> str:
+    low, high = number(results.low, sign=True), number(results.high, sign=True)
+    return f"{number(results.difference, sign=True)} [{low}, {high}]"
 
 
-def _cells(found: Comparison | None) -> list[str]:
+def _cells(results: Comparison | None) -> list[str]:
     return (
         ["", ""]
-        if found is None
-        else [_interval(found), p_value(found.p_holm, found.holm_at_floor)]
+        if results is None
+        else [_interval(results), p_value(results.p_holm, results.holm_at_floor)]
     )

@@ -73,23 +73,23 @@ def split(text: str, by: str = ",") -> list[str]:
 @cache
 def printed_tables() -> dict[str, Printed]:
     """The paper's tables by the name of the experiment; those of ASD on the 529 subjects too."""
-    found = {}
+    results = {}
     for name, table in TOLD.items():
         pairs = {
             k: (float(aaa), float(fm))
             for k, (aaa, fm) in table.pop("printed", {}).items()
         }
         one = Printed(**table, printed=pairs)
-        found[name] = one
+        results[name] = one
         if not name.endswith(("_mdd", "_bsnip", "_tuned", "_529")):
             rows = {k: on_529(v) for k, v in one.of_row.items()}
-            there = {k: on_529(getattr(one, k)) for k in ("of", "leaks", "rest")}
+            printed = {k: on_529(getattr(one, k)) for k in ("of", "leaks", "rest")}
             title, second = f"{one.title}, 529 subjects", name if one.ranked else ""
-            there |= ON_529.get(on_529(name), {})
-            found[on_529(name)] = replace(
-                one, title=title, second=second, of_row=rows, **there
+            printed |= ON_529.get(on_529(name), {})
+            results[on_529(name)] = replace(
+                one, title=title, second=second, of_row=rows, **printed
             )
-    return found
+    return results
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Finished:
     @cached_property
     def rows(self) -> dict[str, Row]:
         """Lines of the results table by learner: the majority classes, then by falling AAA."""
-        runs = [r for found in self.groups.values() for r in found]
+        runs = [r for results in self.groups.values() for r in results]
         return {
             r.learner: r
             for r in results_rows(runs, keeps=self.keeps, n_draws=self.n_draws)
@@ -115,7 +115,7 @@ class Finished:
 
     def about(self) -> str:
         """Orders, seeds, epochs, precision and device behind a table, and what is missing."""
-        runs = [r for found in self.groups.values() for r in found]
+        runs = [r for results in self.groups.values() for r in results]
         n_orders, seeds = (
             len({r.spec.order for r in runs}),
             sorted({r.spec.seed for r in runs}),
@@ -162,32 +162,34 @@ def differences(
     ]
     made = []
     for (a, b), p in zip(good, exchanged.p_values(good, metric), strict=True):
-        found = comparer.compare(a, b)
-        made.append(replace(found, p_value=p, n_draws=exchanged.N_PERMUTATIONS))
+        results = comparer.compare(a, b)
+        made.append(replace(results, p_value=p, n_draws=exchanged.N_PERMUTATIONS))
     return dict(zip(pairs, holm(made), strict=True))
 
 
-def partners(name: str, asked: Printed, found: Found) -> dict[str, tuple[Runs, Runs]]:
+def partners(name: str, asked: Printed, results: Found) -> dict[str, tuple[Runs, Runs]]:
     """Runs of each row and of what it is compared with, where both are there."""
     pairs = {}
-    for learner, runs in found[name].groups.items():
+    for learner, runs in results[name].groups.items():
         title = asked.minus.format(first=learner.split()[0], row=learner)
         where = asked.of_row.get(learner, asked.of or name)
-        there = (
-            found[where].groups.get(title) if asked.minus and where in found else None
+        other_table = (
+            results[where].groups.get(title)
+            if asked.minus and where in results
+            else None
         )
-        if there and (where, title) != (name, learner):
-            pairs[learner] = (runs, there)
+        if other_table and (where, title) != (name, learner):
+            pairs[learner] = (runs, other_table)
     return pairs
 
 
-def beside(name: str, found: Found) -> str:
+def beside(name: str, results: Found) -> str:
     """The paper's AAA and FOR, ours, the paired difference, and the same with leaks on."""
-    asked, mine = printed_tables()[name], found[name]
-    rest = found[asked.rest].rows if asked.rest in found else {}
-    compared = differences(partners(name, asked, found))
+    asked, mine = printed_tables()[name], results[name]
+    rest = results[asked.rest].rows if asked.rest in results else {}
+    compared = differences(partners(name, asked, results))
     leaky, second, plain = map(
-        found.get, (asked.leaks, asked.second, f"{name}+printed")
+        results.get, (asked.leaks, asked.second, f"{name}+printed")
     )
     order = list(mine.rows) if asked.ranked else list(mine.groups)
     more = [k for k in leaky.groups if k not in order] if leaky else []
@@ -203,8 +205,8 @@ def beside(name: str, found: Found) -> str:
     )
     lines = []
     for learner in [*order, *more]:
-        there = rest.get(asked.rest_as.get(learner, learner))
-        ours = numbers(mine.rows.get(learner, there))
+        other_table = rest.get(asked.rest_as.get(learner, learner))
+        ours = numbers(mine.rows.get(learner, other_table))
         line = [learner, _printed(printed.get(learner)), *ours]
         if compared:
             line += _compared(compared.get(learner))
@@ -218,12 +220,12 @@ def beside(name: str, found: Found) -> str:
     return markdown(heads, lines)
 
 
-def order_table(name: str, reference: str, found: Found) -> str:
+def order_table(name: str, reference: str, results: Found) -> str:
     """Whether the paper's ordering holds: every row minus one, printed, strict and with leaks."""
     asked = printed_tables()[name]
     heads, columns = ["learner minus " + reference, "paper"], []
     for where, title in ((name, "strict"), (asked.leaks, "leaks on")):
-        groups = found[where].groups if where in found else {}
+        groups = results[where].groups if where in results else {}
         if reference in groups:
             heads += [f"{title} [95 %]", "p (Holm)"]
             rows = [k for k in groups if k in asked.printed and k != reference]
@@ -241,20 +243,20 @@ def order_table(name: str, reference: str, found: Found) -> str:
     return markdown(heads, lines)
 
 
-def paired(name: str, asked: Sequence[str], found: Found) -> str:
+def paired(name: str, asked: Sequence[str], results: Found) -> str:
     """Differences "one learner minus another" in AAA and in AUROC along the way."""
-    groups = found[name].groups
+    groups = results[name].groups
     titles = {text: text.split(" minus ") for text in asked}
     return _paired(
         "difference", {text: (groups[a], groups[b]) for text, (a, b) in titles.items()}
     )
 
 
-def against(name: str, other: str, learners: Sequence[str], found: Found) -> str:
+def against(name: str, other: str, learners: Sequence[str], results: Found) -> str:
     """Differences of some learners from themselves in another table on the same people."""
-    here, there = found[name].groups, found[other].groups
+    here, other_table = results[name].groups, results[other].groups
     return _paired(
-        "learner, here minus there", {k: (here[k], there[k]) for k in learners}
+        "learner, here minus there", {k: (here[k], other_table[k]) for k in learners}
     )
 
 
@@ -267,14 +269,14 @@ def _paired(head: str, pairs: Mapping[str, tuple[Runs, Runs]]) -> str:
     return markdown(heads, lines)
 
 
-def spearman(name: str, found: Found) -> str:
+def spearman(name: str, results: Found) -> str:
     """Spearman's correlation of our AAA with the paper's, over the methods it prints.
 
     With leaks on over the same rows as without: FORGE counts once.
     """
     printed, mine = (
         printed_tables()[name.replace("leaks", "main")].printed,
-        found[name].rows,
+        results[name].rows,
     )
     both = [
         (mine[k].estimates["aaa"].value, aaa)
@@ -300,16 +302,16 @@ KEYS = {
 }
 
 
-def plain(name: str, heads: Sequence[str], found: Found) -> str:
+def plain(name: str, heads: Sequence[str], results: Found) -> str:
     """Learners by some columns."""
     lines = [
         [learner, *numbers(row, [KEYS[h] for h in heads])]
-        for learner, row in found[name].rows.items()
+        for learner, row in results[name].rows.items()
     ]
     return markdown(["learner", *heads], lines)
 
 
-def two_sets(name: str, rest: str, found: Found) -> str:
+def two_sets(name: str, rest: str, results: Found) -> str:
     """Return a table of some learners on two data sets: AAA, FOR, and AAA minus a reference.
 
     Parameters
@@ -322,12 +324,15 @@ def two_sets(name: str, rest: str, found: Found) -> str:
     found : mapping of name to Finished
     """
     other, reference, *asked = split(rest, ";")
-    tables = [found[name], found[other]]
+    tables = [results[name], results[other]]
     learners = dict(tuple(map(str.strip, text.split("="))) for text in asked)
     changes = []
     for table in tables:
         runs = {k: table.groups[k] for k in learners if k != reference}
-        pairs = {k: (own, table.groups[reference]) for k, own in runs.items()}
+        pairs = {
+            k: (runs_of_learner, table.groups[reference])
+            for k, runs_of_learner in runs.items()
+        }
         changes.append({k: _compared(d)[0] for k, d in differences(pairs).items()})
     lines = []
     for learner, keeps in learners.items():
@@ -342,10 +347,10 @@ def two_sets(name: str, rest: str, found: Found) -> str:
     return markdown(["learner", "keeps of earlier hospitals", *sizes], lines)
 
 
-def stages(name: str, found: Found, n_draws: int = 50) -> str:
+def stages(name: str, results: Found, n_draws: int = 50) -> str:
     """Accuracy on the sites so far, and forgetting, after every stage."""
     lines, n = [], 0
-    for learner, runs in found[name].groups.items():
+    for learner, runs in results[name].groups.items():
         accuracy, forgetting = curves([r for r in runs if finite(r)], n_draws)
         n = len(accuracy.mean)
         lines.append(
@@ -356,11 +361,11 @@ def stages(name: str, found: Found, n_draws: int = 50) -> str:
     return markdown(["learner", *heads], lines)
 
 
-def sites(name: str, found: Found) -> str:
+def sites(name: str, results: Found) -> str:
     """AUROC site by site: after all sites, and (left out) after all others but not this one."""
-    names = next(iter(found[name].groups.values()))[0].sites
+    names = next(iter(results[name].groups.values()))[0].sites
     lines = []
-    for learner, runs in found[name].groups.items():
+    for learner, runs in results[name].groups.items():
         last: dict[str, list[float]] = {site: [] for site in names}
         unseen: dict[str, list[float]] = {site: [] for site in names}
         for batch in split_batches([r for r in runs if finite(r)]):
@@ -435,8 +440,8 @@ def judged(path: Path, heads: Sequence[str]) -> str:
 
     summary = summarise(json.loads(path.read_text())["records"])
     lines = []
-    for row, found in summary.items():
-        cells = [_judged(found.get(JUDGED[h])) for h in heads]
+    for row, results in summary.items():
+        cells = [_judged(results.get(JUDGED[h])) for h in heads]
         lines.append(
             [
                 row,
@@ -480,14 +485,14 @@ def augmented(path: Path, reference: str, rows: Sequence[str] = ()) -> str:
     )
 
 
-def _judged(found: Any | None) -> str:
-    if found is None:
+def _judged(results: Any | None) -> str:
+    if results is None:
         return ""
-    flat = found.high - found.low < 0.0005
+    flat = results.high - results.low < 0.0005
     return (
-        number(found.value)
+        number(results.value)
         if flat
-        else with_interval(found.value, found.low, found.high)
+        else with_interval(results.value, results.low, results.high)
     )
 
 

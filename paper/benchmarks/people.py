@@ -96,27 +96,27 @@ def site_level(name: str, learners: Sequence[str]) -> Study:
     """Accuracy after the last site: over people, and as a further site may expect it."""
     runs, _ = runs_of(name, learners)
     rows = {}
-    for title, some in finite_runs(runs).items():
-        by_site = per_site(some, "accuracy")
-        found = [e for e in by_site.values() if np.isfinite(e.value)]
-        spread = np.std([e.value for e in found], ddof=1)
+    for title, finite in finite_runs(runs).items():
+        by_site = per_site(finite, "accuracy")
+        results = [e for e in by_site.values() if np.isfinite(e.value)]
+        spread = np.std([e.value for e in results], ddof=1)
         rows[title] = {
-            "sites": Estimate(float(len(found)), np.nan, np.nan),
-            "over people": _mean(found),
+            "sites": Estimate(float(len(results)), np.nan, np.nan),
+            "over people": _mean(results),
             "over sites (random effects)": further_site(by_site),
             "SD between sites": Estimate(float(spread), np.nan, np.nan),
         }
     return Study("Accuracy after all sites", rows)
 
 
-def _mean(found: Sequence[Estimate]) -> Estimate:
+def _mean(results: Sequence[Estimate]) -> Estimate:
     """Mean over these sites; test people of two sites are drawn independently."""
-    value = np.mean([e.value for e in found])
+    value = np.mean([e.value for e in results])
     below, above = (
-        np.sqrt(np.sum([d**2 for d in ends])) / len(found)
+        np.sqrt(np.sum([d**2 for d in ends])) / len(results)
         for ends in (
-            [e.value - e.low for e in found],
-            [e.high - e.value for e in found],
+            [e.value - e.low for e in results],
+            [e.high - e.value for e in results],
         )
     )
     return Estimate(float(value), float(value - below), float(value + above))
@@ -128,10 +128,10 @@ def site_prediction(name: str) -> float:
     x = np.arctanh(upper_from_fc(cohort.fc).astype(float).clip(-0.999, 0.999))
     model = make_pipeline(StandardScaler(), RidgeClassifier(1e4))
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    found = cross_val_score(
+    results = cross_val_score(
         model, x, cohort.site, cv=folds, scoring="balanced_accuracy"
     )
-    return float(found.mean())
+    return float(results.mean())
 
 
 def motion_alone(name: str, settings: Sequence[str]) -> dict[str, Any]:
@@ -139,35 +139,35 @@ def motion_alone(name: str, settings: Sequence[str]) -> dict[str, Any]:
     experiment = load_experiment(EXPERIMENTS / f"{name}.toml", list(settings))
     rows = {}
     for row in motion_rows(experiment):
-        found = ((c, row.estimates[c]) for c in COLUMNS)
-        rows[row.learner] = {c: Estimate(e.value, e.low, e.high) for c, e in found}
+        results = ((c, row.estimates[c]) for c in COLUMNS)
+        rows[row.learner] = {c: Estimate(e.value, e.low, e.high) for c, e in results}
     return study_json(rows)
 
 
 def measured() -> dict[str, Any]:
     """Everything of paper/results/people.json."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in OF_GROUPS:
         runs, experiment = runs_of(name, WITH_START)
         groups = subject_groups({"all": facts_of(experiment)})
         for study in [*subgroup_tables(runs, groups), *calibration_tables(runs)]:
             rows = {k: study.rows[k] for k in study.rows if k not in MAJORITY}
-            found[f"{name} / {study.title}"] = study_json(rows)
-        found[f"{name} / people"] = {k: len(people) for k, people in groups.items()}
+            results[f"{name} / {study.title}"] = study_json(rows)
+        results[f"{name} / people"] = {k: len(people) for k, people in groups.items()}
         print(name, flush=True)
     for name, learners in SITE_LEVEL.items():
         study = site_level(name, learners)
-        found[f"{name} / {study.title}"] = study_json(study.rows)
+        results[f"{name} / {study.title}"] = study_json(study.rows)
         print(name, flush=True)
     for name, settings in MOTION.items():
-        found[f"{name} / motion alone"] = motion_alone(name, settings)
-        found[f"{name} / site prediction"] = site_prediction(name)
+        results[f"{name} / motion alone"] = motion_alone(name, settings)
+        results[f"{name} / site prediction"] = site_prediction(name)
         print(name, flush=True)
-    found["checks / intervals wider than over subjects alone, median"] = widening()
-    found["checks / twenty sites, FORGE minus Base, standard errors"] = (
+    results["checks / intervals wider than over subjects alone, median"] = widening()
+    results["checks / twenty sites, FORGE minus Base, standard errors"] = (
         standard_errors()
     )
-    return found
+    return results
 
 
 def widening(name: str = "main_gcn_529") -> float:
@@ -191,18 +191,18 @@ def standard_errors() -> float:
     """Distance of FORGE - Base from zero over twenty sites, in standard errors of its interval."""
     table, _ = read_table(ROOT / "paper" / "results" / "twenty_sites.npz")
     pair = table.groups["FORGE (Gaussian)"], table.groups["Base"]
-    found = differences({"one": pair})["one"]
-    return found.difference / ((found.high - found.low) / (2 * 1.959964))
+    results = differences({"one": pair})["one"]
+    return results.difference / ((results.high - results.low) / (2 * 1.959964))
 
 
 def main() -> None:
-    told = {
+    about = {
         "command": "python paper/benchmarks/people.py",
         "commit": commit(),
         "machine": describe(),
         "found": measured(),
     }
-    OUT.write_text(json.dumps(told, indent=1) + "\n")
+    OUT.write_text(json.dumps(about, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ from fcforge.experiments.trainer import Trainer
 def prepared_run(args: Namespace) -> Prepared:
     """FORGE over the orders and seeds asked for."""
     dataset, about = abide(args.data, args.scale)
-    told = f"{args.seeds} seed(s), {args.epochs} epochs, corr_gauss"
-    print(f"{machine(args.device)}\n{about}; {told}")
+    heading = f"{args.seeds} seed(s), {args.epochs} epochs, corr_gauss"
+    print(f"{machine(args.device)}\n{about}; {heading}")
     learner = LearnerSpec(
         Component("forge"), Component("gcn"), Component("corr_gauss"), "FORGE"
     )
@@ -65,10 +65,10 @@ def ops(args: Namespace, folder: Path) -> None:
     ) as prof:
         trainer.run(nodes)
         end = now(args.device).wall
-    told = f"{len(nodes)} lanes at their third site, {args.epochs} epochs"
-    print(f"\n{told}, {end - start:.2f} s (profiled)")
-    own = own_times(prof, cuda)
-    busy = sum(seconds for _, seconds in own.values())
+    heading = f"{len(nodes)} lanes at their third site, {args.epochs} epochs"
+    print(f"\n{heading}, {end - start:.2f} s (profiled)")
+    self_times = own_times(prof, cuda)
+    busy = sum(seconds for _, seconds in self_times.values())
     print(
         f"{'kernels' if cuda else 'operations'} take {busy:.2f} s of {end - start:.2f} s"
     )
@@ -79,7 +79,9 @@ def ops(args: Namespace, folder: Path) -> None:
             "ms": f"{s * 1e3:.1f}",
             "share": f"{s / busy:.1%}",
         }
-        for name, (count, s) in sorted(own.items(), key=lambda r: -r[1][1])[: args.top]
+        for name, (count, s) in sorted(self_times.items(), key=lambda r: -r[1][1])[
+            : args.top
+        ]
     )
 
 
@@ -90,12 +92,12 @@ def own_times(prof: Any, cuda: bool) -> dict[str, tuple[int, float]]:
             e.key: (e.count, e.self_cpu_time_total / 1e6) for e in prof.key_averages()
         }
     # raw events: a graph's replays are a million kernels, for which key_averages takes minutes
-    found: dict[str, tuple[int, float]] = {}
+    results: dict[str, tuple[int, float]] = {}
     for event in prof.profiler.kineto_results.events():
         if event.device_type() == torch.autograd.DeviceType.CUDA:
-            count, seconds = found.get(event.name(), (0, 0.0))
-            found[event.name()] = count + 1, seconds + event.duration_ns() / 1e9
-    return found
+            count, seconds = results.get(event.name(), (0, 0.0))
+            results[event.name()] = count + 1, seconds + event.duration_ns() / 1e9
+    return results
 
 
 def main() -> None:

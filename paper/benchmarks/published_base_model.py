@@ -54,14 +54,14 @@ def arrays_sha256() -> str:
 
 def processors() -> list[dict[str, str]]:
     """One row per kind of processor."""
-    found = []
+    results = []
     for kernel in KERNELS:
         where = {**os.environ, "OPENBLAS_CORETYPE": kernel}
         command = [sys.executable, __file__, "arrays"]
-        told = subprocess.run(command, env=where, capture_output=True, check=True)
-        found.append({"kernel": kernel, "arrays": told.stdout.decode().strip()})
-        print(found[-1], flush=True)
-    return found
+        output = subprocess.run(command, env=where, capture_output=True, check=True)
+        results.append({"kernel": kernel, "arrays": output.stdout.decode().strip()})
+        print(results[-1], flush=True)
+    return results
 
 
 def measured(odds: np.ndarray, y: np.ndarray) -> dict[str, float]:
@@ -76,12 +76,12 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
     exact = {"policy": Policy(exact_allowed=True), "plan": Plan(epsilon=None)}
     start = make_base_model(cohort.select_sites(others), **exact)
     mine = cohort.select_sites([site])
-    found: dict[str, list[dict[str, float]]] = {}
+    results: dict[str, list[dict[str, float]]] = {}
     for draw in range(DRAWS):
-        own, rest = train_test_split(
+        local, rest = train_test_split(
             np.arange(len(mine)), train_size=PEOPLE, stratify=mine.y, random_state=draw
         )
-        people = (mine.fc[own], mine.y[own])
+        people = (mine.fc[local], mine.y[local])
         alone = ForgeClassifier("ridge").fit(*people).decision_function(mine.fc[rest])
         both = ConsortiumClassifier(base_model=start).fit(*people, site=site)
         ways = {
@@ -90,9 +90,9 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
             "start and thirty people": both.decision_function(mine.fc[rest]),
         }
         for way, odds in ways.items():
-            found.setdefault(way, []).append(measured(odds, mine.y[rest]))
+            results.setdefault(way, []).append(measured(odds, mine.y[rest]))
     rows = []
-    for way, each in found.items():
+    for way, each in results.items():
         means = {k: round(float(np.mean([e[k] for e in each])), 4) for k in each[0]}
         rows.append({"site": site, "tested": len(rest), "way": way, **means})
         print(rows[-1], flush=True)
@@ -108,14 +108,14 @@ def main() -> None:
     given = options(__doc__, "processors", "hospitals", out=out)
     known = json.loads(given.out.read_text()) if given.out.is_file() else {}
     if given.command == "processors":
-        found: Any = processors()
+        results: Any = processors()
     else:
         cohort = everybody(merge=MERGE)
-        found = [row for site in SITES for row in hospital(cohort, site)]
+        results = [row for site in SITES for row in hospital(cohort, site)]
     command = f"paper/benchmarks/published_base_model.py {given.command}"
-    told = {"machine": machine(), "commands": [command], given.command: found}
-    told["commands"] = sorted({*known.get("commands", []), command})
-    save(given.out, {**known, **told})
+    about = {"machine": machine(), "commands": [command], given.command: results}
+    about["commands"] = sorted({*known.get("commands", []), command})
+    save(given.out, {**known, **about})
 
 
 if __name__ == "__main__":

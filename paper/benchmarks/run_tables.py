@@ -303,9 +303,9 @@ def may_start(share: Share, running: Sequence[Share], fitted: Collection[str]) -
 
 def opened(name: str, args: argparse.Namespace) -> list[Share]:
     """Open the run folder of a table, with the nodes and generators of its dataset, and return its shares."""
-    told = (args.folder / f"{name}.json").read_text()
-    (args.root / f"{name}.json").write_text(told)
-    asked = json.loads(told)
+    text = (args.folder / f"{name}.json").read_text()
+    (args.root / f"{name}.json").write_text(text)
+    asked = json.loads(text)
     if "judge" in asked:
         sites = read_config(EXPERIMENTS / f"{name}.toml")["judge"]["sites"]
         return [
@@ -508,15 +508,15 @@ def read(args: argparse.Namespace) -> None:
         name = asked.stem
         if args.only and name not in args.only:
             continue
-        told = json.loads(asked.read_text())
-        if "experiment" in told:
-            read_scores(name, folder / name, told, args.results)
-        elif "judge" in told:
-            read_judged(name, folder / name, told, args.results)
+        about = json.loads(asked.read_text())
+        if "experiment" in about:
+            read_scores(name, folder / name, about, args.results)
+        elif "judge" in about:
+            read_judged(name, folder / name, about, args.results)
 
 
 def read_scores(
-    name: str, folder: Path, told: Mapping[str, Any], results: Path
+    name: str, folder: Path, asked: Mapping[str, Any], results: Path
 ) -> None:
     """Pack a table of learners, if all of them are finished."""
     from paper_tables import read_folder
@@ -533,14 +533,14 @@ def read_scores(
         return
     data = Store(folder).read_experiment()
     numbers = places(Experiment.from_json(data["experiment"]).dataset)
-    about = {key: told[key] for key in ("commit", "config", "settings")}
+    about = {key: asked[key] for key in ("commit", "config", "settings")}
     write_table(results / f"{name}.npz", pack_scores(table, data, numbers, **about))
     size = (results / f"{name}.npz").stat().st_size
     print(f"{name}: {len(table.groups)} learners, {size:,} bytes")
 
 
 def read_judged(
-    name: str, folder: Path, told: Mapping[str, Any], results: Path
+    name: str, folder: Path, about: Mapping[str, Any], results: Path
 ) -> None:
     """Pack a table of generators, if all sites are judged."""
     sites = read_config(EXPERIMENTS / f"{name}.toml")["judge"]["sites"]
@@ -552,13 +552,13 @@ def read_judged(
     records = [
         record
         for path in files
-        for found in json.loads(path.read_text())["sites"].values()
-        for record in found
+        for rows in json.loads(path.read_text())["sites"].values()
+        for record in rows
     ]
     kept = {
-        "commit": told["commit"],
-        "config": told["config"],
-        "settings": told["settings"],
+        "commit": about["commit"],
+        "config": about["config"],
+        "settings": about["settings"],
         "machine": "NVIDIA H200",
     }
     (results / f"{name}.json").write_text(
@@ -628,8 +628,8 @@ def main() -> None:
     writing.add_argument(
         "--small", action="store_true", help="two orders, one seed, two epochs"
     )
-    for some in (running, reading):
-        some.add_argument(
+    for subcommand in (running, reading):
+        subcommand.add_argument(
             "--root", type=Path, default=Path("runs/tables"), help="run folders"
         )
     running.add_argument(

@@ -105,21 +105,21 @@ def measure_sites(args: Namespace) -> list[Row]:
         learner = LearnerSpec(Component("finetune"), Component("gcn"))
         spec = Experiment(data, (learner,), orders="all", training=Training(epochs=1))
         plan = make_plan(spec.specs(names), names)
-        some = (
+        chosen = (
             spec
             if n <= args.all_orders_up_to
             else replace(spec, orders=args.some_orders)
         )
         group = 1 if args.device == "cpu" else None
-        spent, trained = whole_run(some, device=args.device, group=group)
-        found = {"trainings": trained, "wall_s": spent.wall, "cpu_s": spent.cpu}
+        spent, trained = whole_run(chosen, device=args.device, group=group)
+        results = {"trainings": trained, "wall_s": spent.wall, "cpu_s": spent.cpu}
         whole = spent.wall / trained * plan.trainings
         tree = {
             "sites": n,
             "unshared": sum(len(spec.order) for spec, _ in plan.runs),
             "shared": plan.trainings,
         }
-        rows.append({**tree, **found, "wall_all_s": whole})
+        rows.append({**tree, **results, "wall_all_s": whole})
     return rows
 
 
@@ -127,18 +127,18 @@ def measure(args: Namespace) -> None:
     """Everything asked for, into one file that is written after every part."""
     torch.set_num_threads(args.threads)
     args.lanes = args.lanes or ([1] if args.device == "cpu" else [1, 24, 120])
-    found: Row = {
+    results: Row = {
         "machine": machine(args.device),
         "device": args.device,
         "threads": args.threads,
     }
-    print(found["machine"], flush=True)
+    print(results["machine"], flush=True)
     for name in args.only:
         started = time.perf_counter()
-        found[name] = MEASURES[name](args)
+        results[name] = MEASURES[name](args)
         print(f"\n{name} ({time.perf_counter() - started:.0f} s)")
-        show(found[name])
-        save(args.out, found)
+        show(results[name])
+        save(args.out, results)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -153,12 +153,12 @@ def lines_of(kind: str, rows: list[Row]) -> dict[str, tuple[list, list]]:
     """Label -> (x, y) of what a panel shows; the last is what to compare it with."""
     x = [r[kind] for r in rows]
     if kind == "rois":
-        found = {}
+        results = {}
         for lanes in sorted({r["lanes"] for r in rows}):
             mine = [r for r in rows if r["lanes"] == lanes]
             x, y = ([r[k] for r in mine] for k in ("rois", "model_steps_per_s"))
-            found[f"{lanes} lane{'s' * (lanes > 1)}"] = x, y
-        return found | {"1 / ROIs²": (x, [y[0] * (x[0] / n) ** 2 for n in x])}
+            results[f"{lanes} lane{'s' * (lanes > 1)}"] = x, y
+        return results | {"1 / ROIs²": (x, [y[0] * (x[0] / n) ** 2 for n in x])}
     if kind == "subjects":
         y = [r["epoch_s"] * 1e3 for r in rows]
         return {
@@ -178,8 +178,8 @@ def draw(args: Namespace) -> None:
             1, len(kinds), figsize=(3.6 * len(kinds), 3.2), squeeze=False
         )
         for ax, kind in zip(axes[0], kinds, strict=True):
-            *found, beside = lines_of(kind, data[kind]).items()
-            for label, (x, y) in found:
+            *results, beside = lines_of(kind, data[kind]).items()
+            for label, (x, y) in results:
                 ax.plot(x, y, "o-", label=label)
             ax.plot(*beside[1], ":", color="grey", label=beside[0])
             title, below, left = AXES[kind]

@@ -223,11 +223,13 @@ def _codes(
     Of a seed the scores are (n_test, n_stages), the grades (n_sites, n_stages), each flat. A stage
     that several orders begin with is held once; a seed's stages are numbered from 0.
     """
-    found: dict[int, list[list[tuple[np.ndarray, int]]]] = {seed: [] for seed in seeds}
+    results: dict[int, list[list[tuple[np.ndarray, int]]]] = {
+        seed: [] for seed in seeds
+    }
     known: dict[tuple[int, bytes], int] = {}
     stages: list[list[int]] = []
     for r in runs:
-        here = found[r.spec.seed]
+        here = results[r.spec.seed]
         stages.append([])
         for t in range(len(r.spec.order) + 1):
             cells = [(r.scores[s][t - 1] if t else r.initial[s]) for s in sites]
@@ -238,21 +240,23 @@ def _codes(
             stages[-1].append(known[name])
     codes = []
     grades = []
-    for here in found.values():
+    for here in results.values():
         columns = [np.concatenate([c for c, _ in cells]) for cells in here]
         codes.append(np.stack(columns, axis=1).ravel())
         grades.append(np.array([[g for _, g in cells] for cells in here]).T.ravel())
     return np.concatenate(codes), np.concatenate(grades).astype(np.uint8), stages
 
 
-def without_folders(told: Any) -> Any:
+def without_folders(about: Any) -> Any:
     """JSON with the names of files, not the folders of whoever ran it."""
-    if isinstance(told, Mapping):
-        return {k: without_folders(v) for k, v in told.items()}
-    if isinstance(told, list):
-        return [without_folders(v) for v in told]
+    if isinstance(about, Mapping):
+        return {k: without_folders(v) for k, v in about.items()}
+    if isinstance(about, list):
+        return [without_folders(v) for v in about]
     return (
-        Path(told).name if isinstance(told, str) and Path(told).is_absolute() else told
+        Path(about).name
+        if isinstance(about, str) and Path(about).is_absolute()
+        else about
     )
 
 
@@ -315,21 +319,21 @@ def unpack(
 
 def _by_seed(arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Scores of every seed, (n_stages, n_test)."""
-    found = []
+    results = []
     code = grade = 0  # where a seed's begin
     for k, counts in enumerate(arrays["test_count"].astype(int)):
         n = arrays["run_stages"][arrays["run_seed"] == k].max() + 1
         codes = arrays["codes"][code : code + counts.sum() * n].reshape(-1, n)
         grades = arrays["grades"][grade : grade + len(counts) * n].reshape(-1, n)
-        found.append(decode(codes, np.repeat(grades, counts, axis=0)).T)
+        results.append(decode(codes, np.repeat(grades, counts, axis=0)).T)
         code += codes.size
         grade += grades.size
-    return found
+    return results
 
 
 def _cells(stages: np.ndarray, y: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Scores of a run's stages (T + 1, n_test) by site."""
-    cuts = np.cumsum([len(found) for found in y.values()])[:-1]
+    cuts = np.cumsum([len(results) for results in y.values()])[:-1]
     return dict(zip(y, np.split(stages, cuts, axis=1), strict=True))
 
 
@@ -345,7 +349,7 @@ def _tested(
     positive = dict(zip(sites, arrays["train_positive"][seed].tolist(), strict=True))
     return {
         "y": {s: arrays["test_y"][part].astype(np.int64) for s, part in parts.items()},
-        "subject_ids": {s: tuple(map(str, found)) for s, found in numbers.items()},
+        "subject_ids": {s: tuple(map(str, results)) for s, results in numbers.items()},
         "train_mean": positive,
     }
 

@@ -94,21 +94,21 @@ def show(rows: Iterable[Mapping[str, Any]], form: str = ".3g") -> str:
     return text
 
 
-def save(path: Path | None, found: Any) -> None:
+def save(path: Path | None, results: Any) -> None:
     """JSON of what was found, where a path was given; the load at the end is printed."""
     print(f"load after: {', '.join(f'{x:.2f}' for x in os.getloadavg())}")
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 # -- data ------------------------------------------------------------------------------------------
 def abide(data: str | None = None, scale: float = 1.0) -> tuple[Component, str]:
     """The four large ABIDE sites where the file is, else simulated ones of the same sizes."""
-    found = [Path(data)] if data else [p for p in PLACES if p.exists()]
-    if data == "simulated" or not found:
+    results = [Path(data)] if data else [p for p in PLACES if p.exists()]
+    if data == "simulated" or not results:
         return Component("simulated", {"scale": scale}), f"simulated, scale {scale}"
-    params = {"path": str(found[0].resolve()), "sites": list(SITES), "merge": MERGE}
+    params = {"path": str(results[0].resolve()), "sites": list(SITES), "merge": MERGE}
     return Component("folder", params), "ABIDE-I, 4 sites, AAL-116"
 
 
@@ -226,8 +226,8 @@ class EpochTimer:
 def timed(work: Callable[[], Any], device: str = "cpu") -> tuple[Spent, Any]:
     """What some work took, rounded to milliseconds, and what it gave."""
     begun = now(device)
-    found = work()
-    return Spent(*(round(v, 3) for v in since(begun, device))), found
+    results = work()
+    return Spent(*(round(v, 3) for v in since(begun, device))), results
 
 
 def whole_run(

@@ -109,7 +109,7 @@ def hospitals_of(part: Partition) -> int:
 def alone(part: Partition, site: np.ndarray) -> np.ndarray:
     """Scores (m,) of ridge on the own hospital's learning people."""
     _, learn, test = part.rows
-    found = np.zeros(len(test))
+    results = np.zeros(len(test))
     for name in np.unique(site[test]):
         mine = learn[site[learn] == name]
         here = site[test] == name
@@ -118,20 +118,20 @@ def alone(part: Partition, site: np.ndarray) -> np.ndarray:
         t = part.t[mine, 0]
         gram = rows @ rows.T + part.p * np.eye(len(mine))
         weight = rows.T @ np.linalg.solve(gram, t - t.mean())
-        found[here] = (part.x[test[here]] - centre) @ weight + t.mean()
-    return found
+        results[here] = (part.x[test[here]] - centre) @ weight + t.mean()
+    return results
 
 
 def scored(part: Partition, site: np.ndarray) -> dict[str, np.ndarray]:
     """Scores (m, draws) of the tested people by every row."""
     _, learn, test = part.rows
-    found = {PUBLIC: part.score[test], POOLED: part.ridge()}
+    results = {PUBLIC: part.score[test], POOLED: part.ridge()}
     if len(np.unique(site[learn])) == len(np.unique(site[test])):
-        found[ALONE] = alone(part, site)[:, None]
+        results[ALONE] = alone(part, site)[:, None]
     for name in PLANS:
         start, noise = placed(part, name)
-        found[name] = part.scores(start, noise)[..., 0]
-    return found
+        results[name] = part.scores(start, noise)[..., 0]
+    return results
 
 
 def placed(part: Partition, name: str) -> tuple[ContributionSpace, float]:
@@ -151,12 +151,12 @@ def resampled(
     test = part.rows[2]
     weight = times[test[ill]] * times[test[well]]
     weight = np.concatenate([np.ones((len(ill), 1)), weight], 1)
-    found = {}
+    results = {}
     for name, score in scores.items():
         above = score[ill] - score[well]
         right = ((above > 0) + 0.5 * (above == 0)).mean(1)
-        found[name] = right @ weight / weight.sum(0)
-    return found
+        results[name] = right @ weight / weight.sum(0)
+    return results
 
 
 def in_groups(part: Partition, score: np.ndarray, groups: np.ndarray) -> list[float]:
@@ -165,23 +165,23 @@ def in_groups(part: Partition, score: np.ndarray, groups: np.ndarray) -> list[fl
     test = part.rows[2]
     above = score[ill] - score[well]
     right = ((above > 0) + 0.5 * (above == 0)).mean(1)
-    found = []
+    results = []
     for members in groups:
         both = members[test[ill]] & members[test[well]]
-        found.append(float(right[both].mean()) if both.sum() > 20 else np.nan)
-    return found
+        results.append(float(right[both].mean()) if both.sum() > 20 else np.nan)
+    return results
 
 
 def calibration(odds: np.ndarray, y: np.ndarray) -> float:
     """Expected calibration error over ten bins of the probability."""
     p = 1 / (1 + np.exp(-odds))
     place = np.minimum((10 * p).astype(int), 9)
-    found = 0.0
+    results = 0.0
     for k in range(10):
         here = place == k
         if here.any():
-            found += here.mean() * abs(p[here].mean() - y[here].mean())
-    return float(found)
+            results += here.mean() * abs(p[here].mean() - y[here].mean())
+    return float(results)
 
 
 def product_odds(part: Partition, world: World, name: str, number: int) -> np.ndarray:
@@ -264,15 +264,15 @@ def attacked(part: Partition, name: str, rng: np.random.Generator) -> list[float
         second = np.zeros(len(people))
         for site in np.unique(part.site[people]):
             here = part.site[people] == site
-            own = on_sum(start, rows[here], inside[here], dose**2, rng)
-            first[here] = own[0]
-    found = [area_of(score[inside], score[~inside]) for score in (first, second)]
+            success = on_sum(start, rows[here], inside[here], dose**2, rng)
+            first[here] = success[0]
+    results = [area_of(score[inside], score[~inside]) for score in (first, second)]
     alone = []
     for _ in range(REPEATED if dose else 1):
         noise = dose * norm * rng.standard_normal(len(rows))
         score = norm**2 * (inside - 0.5) + noise
         alone.append(area_of(score[inside], score[~inside]))
-    return [found[0], found[1] if keepers else np.nan, float(np.mean(alone))]
+    return [results[0], results[1] if keepers else np.nan, float(np.mean(alone))]
 
 
 def on_sum(
@@ -308,14 +308,14 @@ def cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
     world = world_of(file)
     site = world.cohort.site
     times = numpy_rng(0, "sums people").poisson(1.0, (len(site), RESAMPLED))
-    found: dict[str, list] = {}
+    results: dict[str, list] = {}
     groups: dict[str, list] = {}
     sizes = []
     for k in range(partitions):
         part = world.partition(k, public, hospitals)
         scores = scored(part, site)
         for name, values in resampled(part, scores, times).items():
-            found.setdefault(name, []).append(values)
+            results.setdefault(name, []).append(values)
             inside = in_groups(part, scores[name], world.groups)
             groups.setdefault(name, []).append(inside)
         people = len(part.rows[1])
@@ -329,14 +329,14 @@ def cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
     counts = ("public_people", "mean_hospitals", "learning_people", "tested_people")
     place |= dict(zip(counts, np.mean(sizes, axis=0).tolist(), strict=True))
     print(file, public, hospitals, f"{time.process_time():.0f} s of CPU", flush=True)
-    return [{**place, **row} for row in summed(found, groups)]
+    return [{**place, **row} for row in summed(results, groups)]
 
 
 def summed(
-    found: dict[str, list], groups: dict[str, list]
+    results: dict[str, list], groups: dict[str, list]
 ) -> Iterator[dict[str, object]]:
     """Means with intervals over partitions and people, paired with the public head."""
-    values = {name: np.array(v) for name, v in found.items()}
+    values = {name: np.array(v) for name, v in results.items()}
     partitions = len(values[PUBLIC])
     rng = numpy_rng(0, "sums partitions")
     again = rng.integers(partitions, size=(RESAMPLED, partitions))
@@ -350,9 +350,9 @@ def summed(
     for name, each in values.items():
         gain = each - values[PUBLIC]
         row: dict[str, object] = {"row": name}
-        for key, what in (("auroc", each), ("gain", gain)):
+        for key, measured in (("auroc", each), ("gain", gain)):
             ends = (key, f"{key}_low", f"{key}_high")
-            row |= dict(zip(ends, interval(what), strict=True))
+            row |= dict(zip(ends, interval(measured), strict=True))
         row["gap_closed"] = float(gain[:, 0].mean() / gap)
         inside = np.nanmean(np.array(groups[name]), axis=0).tolist()
         yield row | dict(zip(GROUPS, inside, strict=True))
@@ -362,17 +362,17 @@ def attacked_cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, obj
     """Attacks and calibration: rows of one file and number of public people."""
     file, public, _, partitions = asked
     world = world_of(file)
-    found: dict[str, list] = {name: [] for name in (PUBLIC, *PLANS)}
+    results: dict[str, list] = {name: [] for name in (PUBLIC, *PLANS)}
     for k in range(partitions):
         part = world.partition(k, public, None)
-        for name, values in found.items():
+        for name, values in results.items():
             odds = product_odds(part, world, name, k)
             rng = numpy_rng(k, "sums attacks", file, public)
             broken = attacked(part, name, rng) if name in PLANS else [np.nan] * 3
             values.append([calibration(odds, part.y_test), *broken])
     print(file, public, f"{time.process_time():.0f} s of CPU", flush=True)
     rows = []
-    for name, values in found.items():
+    for name, values in results.items():
         row = {"file": file, "public": public, "partitions": partitions, "row": name}
         each = np.array(values).mean(0).tolist()
         row |= dict(zip(("ece", *ATTACKS), each, strict=True))
@@ -402,11 +402,11 @@ def main() -> None:
     ]
     work = cell if worth else attacked_cell
     if args.jobs == 1:
-        found = [work(asked) for asked in cells]
+        results = [work(asked) for asked in cells]
     else:
         with ProcessPoolExecutor(args.jobs) as pool:
-            found = list(pool.map(work, cells))
-    rows = [row for each in found for row in each]
+            results = list(pool.map(work, cells))
+    rows = [row for each in results for row in each]
     about = {
         "command": f"python paper/benchmarks/sums.py {args.command} "
         f"--partitions {args.partitions}",
@@ -439,8 +439,8 @@ def write_csv(
 def commit() -> str:
     """Of this checkout, or as the environment says where there is none."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    told = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    return os.environ.get("FCFORGE_COMMIT", told)
+    output = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    return os.environ.get("FCFORGE_COMMIT", output)
 
 
 if __name__ == "__main__":

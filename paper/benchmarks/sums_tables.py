@@ -36,14 +36,14 @@ def _interval(row: dict[str, str], key: str, sign: bool = False) -> str:
 
 def attacks(file: str, public: str, row: str) -> tuple[str, str, str]:
     """Strongest attack of those who do not know who is in, of one who does, and the ceiling."""
-    for found in rows_of("sums_attacks"):
-        if (found["file"], found["public"], found["row"]) == (file, public, row):
-            seen = [found[key] for key in ("public covariance", "everybody known")]
+    for results in rows_of("sums_attacks"):
+        if (results["file"], results["public"], results["row"]) == (file, public, row):
+            seen = [results[key] for key in ("public covariance", "everybody known")]
             known = [float(value) for value in seen if value not in ("", "nan")]
             if known:
                 best = number(max(known), 2)
-                alone = number(float(found["all others known"]), 2)
-                return best, alone, number(float(found["ceiling"]), 2)
+                alone = number(float(results["all others known"]), 2)
+                return best, alone, number(float(results["ceiling"]), 2)
     return "", "", ""
 
 
@@ -51,8 +51,8 @@ def at(file: str, public: str) -> dict[str, dict[str, str]]:
     """Rows of one file at one number of public people where all hospitals give, by title."""
     place = (file, public, "all")
     keys = ("file", "public", "hospitals")
-    found = (row for row in rows_of("sums") if tuple(row[k] for k in keys) == place)
-    return {row["row"]: row for row in found}
+    results = (row for row in rows_of("sums") if tuple(row[k] for k in keys) == place)
+    return {row["row"]: row for row in results}
 
 
 def curve(_: str, rest: str) -> str:
@@ -104,8 +104,8 @@ def by_hospitals(name: str, rest: str) -> str:
     cells: dict[str, dict[str, str]] = {}
     for row in rows_of(name):
         if row["file"] == rest and row["public"] == "200" and "keepers" in row["row"]:
-            told = f"{float(row['gain']):+.3f} ({100 * float(row['gap_closed']):.0f} %)"
-            cells.setdefault(row["row"], {})[row["hospitals"]] = told
+            cell = f"{float(row['gain']):+.3f} ({100 * float(row['gap_closed']):.0f} %)"
+            cells.setdefault(row["row"], {})[row["hospitals"]] = cell
     counts = ("4", "8", "all")
     lines = [(title, *(each[k] for k in counts)) for title, each in cells.items()]
     return markdown(("what leaves", *(f"{k} hospitals" for k in counts)), lines)
@@ -142,12 +142,12 @@ def _found(name: str) -> Any:
 
 def many(name: str, _: str) -> str:
     """What sums of many hospitals would add, in a world fitted to real partitions."""
-    found = _found(name)
+    results = _found(name)
     ways = {"pooled": "pooled ridge", "None": "exact"}
     ways |= {f"{e}.0": f"epsilon {e}" for e in (8, 4, 2, 1)}
-    real = [f"{found['real'][key]:+.3f}" for key in ways]
+    real = [f"{results['real'][key]:+.3f}" for key in ways]
     lines = [("14 (mean of real partitions)", "1", *real)]
-    for row in found["rows"]:
+    for row in results["rows"]:
         gains = [f"{row[key]:+.3f}" for key in ways]
         line = (f"{row['hospitals']:,}", str(row["rounds"]), *gains)
         if line not in lines:
@@ -167,18 +167,18 @@ def fits(name: str, _: str) -> str:
 
 def costs(name: str, _: str) -> str:
     """What rounds of many hospitals cost."""
-    found = _found(name)
-    hospitals = f"{found['hospitals']:,} hospitals in {found['rounds']} rounds"
+    results = _found(name)
+    hospitals = f"{results['hospitals']:,} hospitals in {results['rounds']} rounds"
     lines = [
-        ("a hospital: split, encrypt, sign", f"{1000 * found['hospital_s']:.1f} ms"),
-        ("one share", memory(found["share_bytes"])),
-        ("a keeper's round, mean", f"{found['keeper_round_s']:.2f} s"),
-        ("a keeper's round, slowest", f"{found['keeper_slowest_s']:.2f} s"),
-        ("a keeper's half", memory(found["half_bytes"])),
-        ("merging all halves", f"{found['merge_s']:.1f} s"),
-        ("opening, every signature checked", f"{found['open_s']:.1f} s"),
-        ("solving the head", f"{found['solve_s']:.2f} s"),
-        ("the whole file", memory(found["file_bytes"])),
+        ("a hospital: split, encrypt, sign", f"{1000 * results['hospital_s']:.1f} ms"),
+        ("one share", memory(results["share_bytes"])),
+        ("a keeper's round, mean", f"{results['keeper_round_s']:.2f} s"),
+        ("a keeper's round, slowest", f"{results['keeper_slowest_s']:.2f} s"),
+        ("a keeper's half", memory(results["half_bytes"])),
+        ("merging all halves", f"{results['merge_s']:.1f} s"),
+        ("opening, every signature checked", f"{results['open_s']:.1f} s"),
+        ("solving the head", f"{results['solve_s']:.2f} s"),
+        ("the whole file", memory(results["file_bytes"])),
     ]
     return markdown((hospitals, "processor or size"), lines)
 
@@ -188,8 +188,8 @@ def by_rois(name: str, _: str) -> str:
     lines = []
     for row in _found(name):
         seconds = [f"{row[key]:.2f} s" for key in ("step_s", "keeper_round_s")]
-        own = (str(row["rois"]), str(row["people"]), seconds[0])
-        lines.append((*own, memory(row["share_bytes"]), seconds[1]))
+        cells = (str(row["rois"]), str(row["people"]), seconds[0])
+        lines.append((*cells, memory(row["share_bytes"]), seconds[1]))
     heads = ("ROIs", "people", "a hospital's step", "one share")
     return markdown((*heads, "a keeper's round of 100 hospitals"), lines)
 
@@ -201,8 +201,8 @@ def _with_present_paths(text: str) -> str:
 
 def about(name: str, _: str) -> str:
     """Command, commit and machine of a spreadsheet."""
-    told = json.loads((RESULTS / f"{name}.json").read_text())
-    machine = told["machine"]
+    stored = json.loads((RESULTS / f"{name}.json").read_text())
+    machine = stored["machine"]
     if isinstance(machine, dict):
         parts = (
             machine["cpu"],
@@ -210,5 +210,5 @@ def about(name: str, _: str) -> str:
             f"torch {machine['torch']}",
         )
         machine = ", ".join(parts)
-    commit = told["commit"] if " " in told["commit"] else told["commit"][:10]
-    return _with_present_paths(f"`{told['command']}`; commit {commit}; {machine}.")
+    commit = stored["commit"] if " " in stored["commit"] else stored["commit"][:10]
+    return _with_present_paths(f"`{stored['command']}`; commit {commit}; {machine}.")

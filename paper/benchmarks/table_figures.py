@@ -76,9 +76,9 @@ def draw_lambda(table: Finished, centre: Sequence[float] = (0.2, 0.35, 0.15)) ->
         )
         axes = _axes(figure, (1, 3, i + 1), f"weight of {name}", f"lambda {i + 1}")
         for summary, colour, label in SUMMARIES:
-            found = [points[p][summary] for p in line]
+            results = [points[p][summary] for p in line]
             mean, low, high = (
-                np.round([getattr(e, k) for e in found], 6)
+                np.round([getattr(e, k) for e in results], 6)
                 for k in ("value", "low", "high")
             )
             style = {
@@ -142,13 +142,13 @@ def draw_sums() -> Figure:
     panels = figure.subplots(2, 3, sharex=True, sharey=True)
     for axes, (file, people) in zip(panels, PEOPLE.items(), strict=True):
         for panel, public in zip(axes, ("100", "200", "400"), strict=True):
-            found = at(file, public)
+            results = at(file, public)
             for form, colour in (("two keepers", "#1b6ca8"), ("local", "#d1751f")):
-                rows = [found[_promise(form, epsilon)] for epsilon in EPSILONS]
+                rows = [results[_promise(form, epsilon)] for epsilon in EPSILONS]
                 gain, ends = _with_ends(rows, "gain")
                 style = {"fmt": "o-", "ms": 4, "capsize": 2}
                 panel.errorbar(range(5), gain, ends, color=colour, label=form, **style)
-            pooled = float(found["pooled ridge"]["gain"])
+            pooled = float(results["pooled ridge"]["gain"])
             panel.axhline(pooled, color="0.3", ls="--", lw=1, label="pooled ridge")
             panel.axhline(0, color="0.6", lw=1)
             panel.set(title=f"{people}, {public} public", xticks=range(5))
@@ -209,12 +209,12 @@ def draw_worth() -> Figure:
 
 def _bars(panel: Any, file: str) -> None:
     """Bars of one file; the line at a bar's end is the 95 % interval of what is added."""
-    found = at(file, "200")
-    head = float(found["public head"]["auroc"])
-    best = float(found["two keepers, exact"]["auroc"])
+    results = at(file, "200")
+    head = float(results["public head"]["auroc"])
+    best = float(results["two keepers, exact"]["auroc"])
     light, add, cost, apart = INK.values()
     for line, title in enumerate(PARTS):
-        gain, ends = _with_ends([found[title]], "gain")
+        gain, ends = _with_ends([results[title]], "gain")
         reached = head + gain[0]
         if title in ("each hospital alone", "pooled ridge"):
             panel.barh(line, reached - 0.5, left=0.5, color=apart)
@@ -226,22 +226,22 @@ def _bars(panel: Any, file: str) -> None:
         if title != "public head":
             panel.errorbar(reached, line, xerr=np.array(ends), color="0.15", lw=1.2)
         panel.text(0.503, line, f"{reached:.3f}", va="center", fontsize=9.5)
-        told = attacks(file, "200", title)[0]
-        panel.text(0.8, line, told, va="center", ha="right", fontsize=9.5)
+        success = attacks(file, "200", title)[0]
+        panel.text(0.8, line, success, va="center", ha="right", fontsize=9.5)
     panel.set_yticks(range(len(PARTS)), PARTS.values(), fontsize=9.5)
     panel.invert_yaxis()
     panel.set_xlim(0.5, 0.8)
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def draw(found: Mapping[str, Finished], folder: Path) -> None:
+def draw(results: Mapping[str, Finished], folder: Path) -> None:
     """All figures that there are runs for."""
-    names = [n for n in ("main_529", "main_mdd", "main_bsnip") if n in found]
-    figures = {f"stages_{name}": draw_stages(found[name].groups) for name in names}
-    if "lambda_529" in found:
-        figures["lambda_529"] = draw_lambda(found["lambda_529"])
-    if "lambda_grid_529" in found:
-        figures["lambda_grid_529"] = draw_grid(found["lambda_grid_529"])
+    names = [n for n in ("main_529", "main_mdd", "main_bsnip") if n in results]
+    figures = {f"stages_{name}": draw_stages(results[name].groups) for name in names}
+    if "lambda_529" in results:
+        figures["lambda_529"] = draw_lambda(results["lambda_529"])
+    if "lambda_grid_529" in results:
+        figures["lambda_grid_529"] = draw_grid(results["lambda_grid_529"])
     save(figures | {"sums": draw_sums(), "worth": draw_worth()}, folder)
 
 

@@ -32,9 +32,9 @@ from fcforge.experiments.environment import describe  # noqa: E402
 
 def rows_of(folder: Path) -> dict[str, dict[str, dict[str, float | None]]]:
     """Mean and interval of every shown column of a run's table.csv, by learner."""
-    told = json.loads((folder / "experiment.json").read_text())["target"]
-    shown = [c for c in columns_of(Target(**told).kind) if c.shown]
-    found = {}
+    about = json.loads((folder / "experiment.json").read_text())["target"]
+    shown = [c for c in columns_of(Target(**about).kind) if c.shown]
+    results = {}
     with (folder / "table.csv").open() as lines:
         for row in csv.DictReader(lines):
             cells = {}
@@ -42,8 +42,8 @@ def rows_of(folder: Path) -> dict[str, dict[str, dict[str, float | None]]]:
                 ends = {"mean": c.key, "low": f"{c.key}_low", "high": f"{c.key}_high"}
                 values = {k: row[name] for k, name in ends.items()}
                 cells[c.title] = {k: float(v) if v else None for k, v in values.items()}
-            found[row["learner"]] = cells
-    return found
+            results[row["learner"]] = cells
+    return results
 
 
 def write_groups(people: Path, out: Path) -> None:

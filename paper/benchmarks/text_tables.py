@@ -33,38 +33,38 @@ NONE = "–"
 POINT = re.compile(r"l1 (\S+) l2 (\S+) l3 (\S+)")
 
 
-def _under(name: str, leak: str, learner: str, found: Found) -> Finished | None:
+def _under(name: str, leak: str, learner: str, results: Found) -> Finished | None:
     """Table that has a learner under a leak; None where it was not run whole."""
-    there = found[f"{name}+{leak}"] if leak else found[name]
-    if learner in there.groups:
-        return there
-    if learner in there.missing:
+    table = results[f"{name}+{leak}"] if leak else results[name]
+    if learner in table.groups:
+        return table
+    if learner in table.missing:
         return None
-    return _under(name, WITHOUT[leak], learner, found)
+    return _under(name, WITHOUT[leak], learner, results)
 
 
-def _leaks(name: str, found: Found) -> list[str]:
+def _leaks(name: str, results: Found) -> list[str]:
     """Leaks under which a table was run."""
-    return [leak for leak in LEAKS if f"{name}+{leak}" in found]
+    return [leak for leak in LEAKS if f"{name}+{leak}" in results]
 
 
-def leaks(name: str, found: Found) -> str:
+def leaks(name: str, results: Found) -> str:
     """AAA of every learner without a leak and under each; below, minus itself without."""
-    learners = list(found[name].groups)
-    run = _leaks(name, found)
+    learners = list(results[name].groups)
+    run = _leaks(name, results)
     lines = []
     for learner in learners:
-        tables = [_under(name, leak, learner, found) for leak in ("", *run)]
+        tables = [_under(name, leak, learner, results) for leak in ("", *run)]
         cells = [numbers(t.rows[learner], ("aaa",))[0] if t else NONE for t in tables]
         lines.append([learner, *cells])
     changes: dict[str, Mapping[str, list[str]]] = {}
     for leak in run:
         pairs = {}
         for learner in learners:
-            there = _under(name, leak, learner, found)
-            if there is not None and there is not found[name]:
-                runs = there.groups[learner]
-                pairs[learner] = (runs, found[name].groups[learner])
+            table = _under(name, leak, learner, results)
+            if table is not None and table is not results[name]:
+                runs = table.groups[learner]
+                pairs[learner] = (runs, results[name].groups[learner])
         changes[leak] = {k: _compared(d) for k, d in differences(pairs).items()}
     below = [
         [k, *(" p ".join(changes[leak].get(k, [NONE])) for leak in run)]
@@ -77,16 +77,16 @@ def leaks(name: str, found: Found) -> str:
     )
 
 
-def leaks_minus(name: str, reference: str, found: Found) -> str:
+def leaks_minus(name: str, reference: str, results: Found) -> str:
     """Every learner minus a reference under the same leak."""
-    learners = [k for k in found[name].groups if k != reference]
-    run = _leaks(name, found)
+    learners = [k for k in results[name].groups if k != reference]
+    run = _leaks(name, results)
     columns = []
     for leak in ("", *run):
         pairs = {}
-        other = _under(name, leak, reference, found)
+        other = _under(name, leak, reference, results)
         for learner in learners:
-            one = _under(name, leak, learner, found)
+            one = _under(name, leak, learner, results)
             if one and other:
                 pairs[learner] = (one.groups[learner], other.groups[reference])
         made = differences(pairs)
@@ -95,16 +95,16 @@ def leaks_minus(name: str, reference: str, found: Found) -> str:
     return markdown([f"minus {reference} [95 %], p (Holm)", "no leak", *run], lines)
 
 
-def own_order(name: str, order: str, found: Found) -> str:
+def own_order(name: str, order: str, results: Found) -> str:
     """Accuracy after every stage and FOR, in one order / mean of all orders."""
     sites = tuple(part.strip() for part in order.split(">"))
     lines = []
-    for learner, runs in found[name].groups.items():
+    for learner, runs in results[name].groups.items():
         good = [r for r in runs if finite(r)]
         mine = [r for r in good if r.spec.order == sites]
         if not mine:
             continue
-        stages = [curves(some, 2)[0].mean for some in (mine, good)]
+        stages = [curves(runs, 2)[0].mean for runs in (mine, good)]
         cells = [_pair(a, b) for a, b in zip(*stages, strict=True)]
         lines.append([learner, *cells, _pair(_for(mine), _for(good))])
     heads = [f"accuracy after {site}" for site in sites]
@@ -119,10 +119,10 @@ def _for(runs: Runs) -> float:
     return fmean(summary(r)["for_literal"] for r in runs)
 
 
-def grid(name: str, chosen: str, found: Found) -> str:
+def grid(name: str, chosen: str, results: Found) -> str:
     """AAA over a grid of three weights, its range, and the place of one point in it."""
     points = {}
-    for title, row in found[name].rows.items():
+    for title, row in results[name].rows.items():
         if match := POINT.fullmatch(title):
             points[tuple(map(float, match.groups()))] = row.estimates["aaa"].value
     thirds = sorted({p[2] for p in points})
@@ -155,8 +155,8 @@ def augmentation(path: Path) -> str:
     ]
     lines = []
     for model in models:
-        for row, found in summary_of.items():
-            ours = [found.get(f"aug_{model}_{metric}") for metric in METRICS]
+        for row, results in summary_of.items():
+            ours = [results.get(f"aug_{model}_{metric}") for metric in METRICS]
             if None not in ours:
                 cells = [number(e.value) for e in ours]
                 lines.append([model, row, " / ".join(cells), published(model, row)])
@@ -187,18 +187,18 @@ def moved(tables: Iterable[tuple[str, Finished, Finished]]) -> str:
     return markdown(["table", "seeds changed", "least change of AAA", "largest"], lines)
 
 
-def twice(name: str, pairs: Iterable[str], found: Found) -> str:
+def twice(name: str, pairs: Iterable[str], results: Found) -> str:
     """Change of AAA where a learner was trained again among other lanes, on the seeds of both.
 
     A pair is ``learner = table: learner there``.
     """
     lines = []
     for pair in pairs:
-        learner, there = pair.split(" = ")
-        other, title = there.split(": ")
+        learner, other_table = pair.split(" = ")
+        other, title = other_table.split(": ")
         first, again = (
             _by_seed(runs)
-            for runs in (found[name].groups[learner], found[other].groups[title])
+            for runs in (results[name].groups[learner], results[other].groups[title])
         )
         moved = [fmean(again[k]) - fmean(first[k]) for k in first.keys() & again.keys()]
         spread = fmean(x * x for x in moved) ** 0.5
@@ -240,7 +240,7 @@ def _with_interval(cell: Mapping[str, float | None]) -> str:
 def own_threshold(path: Path) -> str:
     """Every learner with the common threshold, with each hospital's own, and the difference."""
     rows = json.loads(path.read_text())["rows"]
-    own = {
+    local = {
         (row["hospitals"], row["learner"].removesuffix(OWN)): row
         for row in rows
         if row["learner"].endswith(OWN)
@@ -250,7 +250,7 @@ def own_threshold(path: Path) -> str:
         if not row["learner"].endswith(OWN):
             place = (row["hospitals"], row["learner"])
             cells = list(place)
-            moved = own.get(place)
+            moved = local.get(place)
             for column in ("aaa", "bacc"):
                 cells.append(with_interval(*row[column]))
                 cells.append(number(moved[column][0]) if moved else "")
