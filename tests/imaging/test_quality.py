@@ -6,12 +6,19 @@ import nibabel as nib
 import numpy as np
 import pytest
 from imaging_trees import AFFINE, SHAPE, fmriprep_subject
+from scipy.ndimage import gaussian_filter1d
 from scipy.sparse import csr_array
+from scipy.stats import spearmanr
 
 from fcforge.imaging.extract import extract_run
 from fcforge.imaging.layouts import find_sources
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.quality import NO_NETWORK, percent_dvars, temporal_snr
+from fcforge.imaging.quality import (
+    NO_NETWORK,
+    foreign_confounds,
+    percent_dvars,
+    temporal_snr,
+)
 
 
 def test_dvars_is_the_mean_change_in_per_cent():
@@ -106,3 +113,22 @@ def test_ready_made_series_have_rows_and_nothing_else(tmp_path, block):
     ).quality
     assert quality.row_names == block.roi_names
     assert quality.mean is quality.dvars is quality.tsnr is quality.before is None
+
+
+def test_confounds_of_another_run_are_told_by_their_global_signal():
+    rng = np.random.default_rng(0)
+    drift = np.linspace(0, 9, 120)
+    of_scan, of_other = (
+        drift + gaussian_filter1d(rng.normal(size=120), 1) for _ in range(2)
+    )
+    series = of_scan[:, None] + rng.normal(scale=0.3, size=(120, 20))
+    series[:, 3] = np.nan
+    assert np.corrcoef(of_scan, of_other)[0, 1] > 0.9  # the drift is that of both
+    assert foreign_confounds(series, {"Global signal": 5 + 3 * of_scan}) is None
+    r = foreign_confounds(series, {"Global signal": of_other})
+    assert r is not None
+    assert abs(r) < 0.3
+    changes = np.diff(series[:, np.arange(20) != 3].mean(axis=1)), np.diff(of_other)
+    assert r == pytest.approx(spearmanr(*changes).statistic)
+    assert foreign_confounds(series, {}) is None
+    assert foreign_confounds(series[:40], {"Global signal": of_other[:40]}) is None

@@ -255,3 +255,15 @@ def test_preprocess_page():
     assert "sub-01_run-2" in page.text
     assert len([t for t, _ in page.tags if t == "svg"]) == 1
     assert "data:image/png" in page.of("img")[0]["src"]
+
+
+def test_measures_stand_before_the_columns_of_a_phenotype_table(rows):
+    many = rows.assign(medication="a long note", age="12").rename(
+        columns={"diagnosis": "dx_group"}
+    )
+    html = quality.group_page(many, [], METHODS)
+    head = re.findall(r'<th scope="col"[^>]*>(?:<[^>]+>)*([^<]+)', html)
+    subjects = head[head.index("Subject") :]
+    order = ["Subject", "site", "dx_group", "Framewise displacement, mm", "Volumes"]
+    assert subjects[:5] == order
+    assert subjects.index("medication") > subjects.index("TR, s")

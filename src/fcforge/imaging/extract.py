@@ -272,7 +272,7 @@ def _joined(
         without_signal = roi_series.empty_rois(series)
     empty = tuple(np.flatnonzero(without_signal).tolist())
     names = abbreviated([atlas.roi_names[i] for i in empty])
-    warnings = [warning for run in runs for warning in run.warnings]
+    warnings = list(dict.fromkeys(text for run in runs for text in run.warnings))
     if empty:
         warnings.append(f"{counted(len(empty), 'ROI')} without signal, FC 0 ({names})")
     if len(empty) > request.max_empty * atlas.n_rois:

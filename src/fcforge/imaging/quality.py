@@ -205,17 +205,17 @@ def foreign_confounds(
     float or None
         Spearman's correlation of the changes, if it is below `SAME_RUN`.
     """
-    from scipy.stats import spearmanr
-
     known = np.isfinite(series).all(axis=0)
     whole = traces.get(TRACES["global_signal"])
     if whole is None or not known.any() or len(whole) < ENOUGH_TO_COMPARE:
         return None
     changes = np.diff(series[:, known].mean(axis=1)), np.diff(whole)
     finite = np.isfinite(changes).all(axis=0)
-    if any(np.ptp(change[finite]) == 0 for change in changes):
+    known_changes = [change[finite] for change in changes]
+    if not finite.any() or any(np.ptp(change) == 0 for change in known_changes):
         return None
-    r = float(spearmanr(*(change[finite] for change in changes)).statistic)
+    ranks = [change.argsort().argsort() for change in known_changes]
+    r = float(np.corrcoef(ranks)[0, 1])
     return r if r < SAME_RUN else None
 
 

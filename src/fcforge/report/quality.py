@@ -11,8 +11,9 @@ from markupsafe import Markup
 from fcforge.core.formatting import number
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.group_quality import MEASURES, GroupQuality, Measure
-from fcforge.imaging.people import by_reason, mixed_trs
+from fcforge.imaging.group_quality import MEANINGS, MEASURES, GroupQuality
+from fcforge.imaging.matrix_files import column_of
+from fcforge.imaging.people import SITE_COLUMNS, by_reason, mixed_trs
 from fcforge.report import cells
 from fcforge.report.figures import by_system, fc_figure
 from fcforge.report.group_figures import distributions, download, qc_fc_parts
@@ -84,6 +85,16 @@ QC_FC = (
     "left shows as a median above chance, and as a slope against distance."
 )
 GROUP = "group.html"
+# Columns of participants.tsv that fcforge adds, and their headings.
+IN_WORDS = {
+    "mean_fd": Heading("Framewise displacement, mm", MEANINGS["mean_fd"]),
+    "dof": Heading("Degrees of freedom", MEANINGS["dof"]),
+    "n_volumes": Heading("Volumes", MEANINGS["n_volumes"]),
+    "tr": Heading("TR, s", "Repetition time."),
+    "n_empty_rois": Heading("Empty ROIs", MEANINGS["n_empty_rois"]),
+}
+LONGEST_WRAPPED = 40  # characters
+LABEL_COLUMNS = ("diagnosis", "group", "dx", "dx_group", "label")
 SIDECAR = "Names are those of the JSON files beside the series and of the options."
 _page = partial(
     sections_page, kind="quality of functional connectivity", home_name="All subjects"
@@ -340,31 +351,56 @@ def _holds_numbers(values: pd.Series) -> bool:
 
 
 def _subjects(people: pd.DataFrame, quality: GroupQuality | None) -> Table:
-    """Return the columns of participants.tsv and measures as a table, subjects linked to their pages."""
+    """Return a table of the subjects, linked to their pages, with what is looked at first in front.
+
+    Site, diagnosis, measures and flags precede the other columns of participants.tsv, of which a
+    phenotype table can have a hundred. Measures that nobody has are left out.
+    """
     has_values = (people != "n/a").any()
     columns = people.loc[:, has_values].drop(columns="file")
-    body = []
-    measures: list[Measure] = []
+    columns = columns.set_index("participant_id")
+    parts: list[tuple[Heading, pd.Series]] = []
+
+    def take(name: str, heading: Heading | None = None) -> None:
+        if name in columns:
+            values = columns.pop(name)
+            # numbers to the right, words to the left; long texts would make rows too high
+            short = values.map(len).max() <= LONGEST_WRAPPED
+            words = short and not _holds_numbers(values)
+            parts.append((heading or Heading(name, words=words), values))
+
+    for names in (SITE_COLUMNS, LABEL_COLUMNS):
+        take(column_of(list(columns.columns), names) or "")
     if quality is not None:
-        table = quality.table.set_index("participant_id")
-        measures = [
-            m
-            for m in MEASURES
-            if m.column not in columns and table[m.column].notna().any()
+        table = quality.table.set_index("participant_id").reindex(columns.index)
+        for measure in MEASURES:
+            if table[measure.column].notna().any():
+                columns = columns.drop(columns=measure.column, errors="ignore")
+                unit = f", {measure.unit}" if measure.unit else ""
+                texts = table[measure.column].map(
+                    partial(_measured, digits=measure.digits)
+                )
+                heading = Heading(f"{measure.title}{unit}", measure.meaning)
+                parts.append((heading, texts))
+    for name, heading in IN_WORDS.items():
+        take(name, heading)
+    if quality is not None:
+        flags = table["flags"].map(
+            lambda reason: reason.replace("; ", ", ") or "\N{EN DASH}"
+        )
+        parts.append((Heading("Flags", words=True), flags))
+    for name in list(columns.columns):
+        take(name)
+    body = [
+        [
+            Cell(subject, link=f"{subject}.html"),
+            *(str(part.iloc[k]) for _, part in parts),
         ]
-    for subject, *texts in columns.itertuples(index=False):
-        row: list[Any] = [Cell(subject, link=f"{subject}.html"), *texts]
-        if quality is not None:
-            row += [number(table.loc[subject, m.column], m.digits) for m in measures]
-            reason = str(table.loc[subject, "flags"])
-            row.append(Cell(reason.replace("; ", ", ") or "\N{EN DASH}"))
-        body.append(row)
-    # numbers to the right, words to the left
-    heads: list[str | Heading] = [
-        Heading(name, words=not _holds_numbers(values))
-        for name, values in columns.items()
+        for k, subject in enumerate(columns.index)
     ]
-    heads += [Heading(m.title, m.meaning) for m in measures]
-    if quality is not None:
-        heads.append(Heading("flags", words=True))
-    return Table.of(heads, body)
+    return Table.of(["Subject", *(heading for heading, _ in parts)], body)
+
+
+def _measured(value: float, digits: int) -> str:
+    """Return a measure as text, "n/a" where it is unknown."""
+    return number(value, digits) if np.isfinite(value) else "n/a"

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 FD_LINE_MM = 0.5
 WIDE = 6.6  # inches
-PANEL = 0.92  # height of a panel of lines, inches
+PANEL = 1.05  # height of a panel of lines, inches
 CARPET = 3.6
-LEFT, RIGHT = 0.1, 0.97
+LEFT, RIGHT = 0.13, 0.97
 CARPET_ROWS = 360  # on a page
 TILES = 7  # slices in each row of the mosaic
 TILE_PX = 150
@@ -227,7 +227,7 @@ def motion_plot(fd: np.ndarray) -> Markup:
 @in_page_style
 def _fd_figure_only(fd: np.ndarray, areas: list[Cells], first: int) -> "Figure":
     """Draw framewise displacement, and append the rectangle with its values to `areas`."""
-    figure = new_figure(WIDE, 1.6, left=LEFT, right=RIGHT, top=0.84, bottom=0.2)
+    figure = new_figure(WIDE, 1.8, left=LEFT, right=RIGHT, top=0.86, bottom=0.29)
     axes = figure.subplots()
     _draw_panel(axes, "FD, mm", {"FD": fd}, FD_LINE_MM)
     axes.set_xlim(-0.5, len(fd) - 0.5)
@@ -287,10 +287,10 @@ def _draw_time(
     """Draw the panels and the carpet over volumes, and append rectangles with values to `areas`."""
     n = run.carpet.shape[1]
     heights = [PANEL] * len(panels) + [CARPET]
-    total = sum(heights) + 0.55
+    total = sum(heights) + 0.75
     margins = {"left": LEFT, "right": RIGHT}
     figure = new_figure(
-        WIDE, total, **margins, top=1 - 0.28 / total, bottom=0.3 / total
+        WIDE, total, **margins, top=1 - 0.28 / total, bottom=0.5 / total
     )
     grid = figure.subplots(
         len(heights),
@@ -333,6 +333,7 @@ def _number_volumes(axes: "Axes", n_volumes: int, first: int) -> None:
     """Label the horizontal axis with the numbers of volumes, the first being `first`."""
     ticks = np.unique(np.linspace(0, n_volumes - 1, 5).astype(int))
     axes.set_xticks(ticks, [str(tick + first) for tick in ticks])
+    axes.set_xlabel("volume")
 
 
 def _panel_cells(
