@@ -196,7 +196,7 @@ def test_who_asks_for_secret_noise_has_no_generator_at_hand():
             assert not imported(ast.parse(text)) & forbidden, path
             assert "np.random" not in text, path
     names = {path.name for path in users}
-    assert names == {"aggregators.py", "step.py"}
+    assert names == {"aggregators.py", "contribution.py"}
 
 
 def test_delta_by_scipy_and_sigma_below_the_classical_bound():
