@@ -476,6 +476,10 @@ def test_there_are_the_examples_that_were_promised():
     )
     promised += " consortium any_pipeline"
     assert {p.stem.split("_", 2)[2] for p in EXAMPLES} >= set(promised.split())
+    of_forge = "0_forge_in_five_minutes synthetic_fc hcts_at_work own_network 4_write_a_method "
+    of_forge += "known_site_returns from_fmriprep"
+    stems = {path.stem.removeprefix("plot_") for path in EXAMPLES}
+    assert stems >= set(of_forge.split())
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
