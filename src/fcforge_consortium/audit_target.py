@@ -1,4 +1,4 @@
-"""The target of an audit: what a hospital gave, and the people who were behind it."""
+"""The target of an audit: what a hospital contributed, and the people who were behind it."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,17 @@ from fcforge_consortium.ledger.ledger import Ledger
 
 @dataclass(frozen=True)
 class AuditTarget:
-    """A hospital's people and the proof that they are the ones who were learned.
+    """A hospital's people, and the ledger that proves that they are the ones who were learned.
 
     Attributes
     ----------
     site : str
     people : Cohort
         The hospital's own data.
-    private : PrivateRecord
-        Its entries prove that they are the people who were learned.
+    private : Ledger
+        The hospital's ledger, whose entries prove that they are the people who were learned.
     plan : AuditPlan
+        Sizes of the audit, and its seed.
     reference : Cohort, optional
         People of a similar population who are not among them.
     """
@@ -32,16 +33,18 @@ class AuditTarget:
 
 
 def require_given(sites: tuple[str, ...], site: str) -> None:
-    """Raise `DataError` if a site gave nothing that could be attacked.
+    """Raise `DataError` if a site has contributed nothing that could be attacked.
 
     Parameters
     ----------
     sites : tuple of str
-        Those that gave something.
+        Sites that have contributed.
     site : str
+        The site to audit.
     """
     if site not in sites:
         known = ", ".join(sites) or "none"
         raise DataError(
-            f"site '{site}' gave nothing to this file.", do=f"Sites: {known}."
+            f"site '{site}' has contributed nothing to this file.",
+            do=f"Sites that have: {known}.",
         )

@@ -1,7 +1,9 @@
-"""The protocol of a model that consortium files make, whichever kind it is.
+"""Protocol of the models that are computed from consortium files.
 
-Contributions around a base model make a `Contributions` model, a chain of steps a `Chain`. Code
-that predicts, evaluates or explains uses this protocol and does not ask which of them it has.
+A file with a base model and contributions gives a `contributions.model.ContributionModel`, a file with a
+chain a `chains.chain.Chain`. Code that predicts, evaluates or explains uses this protocol for either.
+
+Shapes: n people, R ROIs, K classes.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,10 +28,11 @@ class Scores(NamedTuple):
     Attributes
     ----------
     odds : ndarray of shape (n,), or (n, K) for more than two classes
-        Calibrated log odds of "patient", log probabilities of the classes, or a number on the
-        scale that is learned; NaN where the model abstains.
+        Calibrated log odds of "patient", log probabilities of the classes, or the number, scaled by
+        its limits to -1 to 1; NaN where the model abstains.
     strangeness : ndarray of shape (n,)
-        Distance from the people who were learned, limit 1; NaN where it cannot be measured.
+        Distance from the people who were learned, in units of its limit; NaN where it cannot be
+        measured.
     why : tuple of str
         Reason for abstaining; empty where the model does not abstain.
     """

@@ -1,8 +1,12 @@
 """The audit of a chain by one of its hospitals.
 
-Everything in the last step counts as released: synthetic subjects, network, class means,
-statistics, bandit state. The hospital knows who was trained on (the split follows from seed and
-site name); its test split was not. That is one world, so there is no shadow attack here.
+Everything in the last step has left the hospital: synthetic subjects, network, class means, statistics,
+bandit state. Each is attacked: can an attacker tell *members* (people whom the chain trained on) from
+*outsiders*? The hospital knows both, because the split follows from seed and site name, and its test part
+was not trained on. The *reference* are further people whom the attacker knows to be outsiders. There is
+only one training with known members, so that no attack can learn from other trainings (shadow models).
+
+Shapes: n members and outsiders together.
 """
 
 from collections.abc import Mapping
@@ -41,9 +45,15 @@ FEWEST = 4  # synthetic subjects that can be attacked
 def audit_chain(chain: Chain, asked: AuditTarget) -> AuditResult:
     """Attack all that a chain hands on about one site.
 
+    Parameters
+    ----------
+    chain : Chain
+    asked : AuditTarget
+        The site, its people and its ledger.
+
     Returns
     -------
-    Audit
+    AuditResult
         Reference rows first, then the synthetic subjects, the network and the method's state.
     """
     chain.require_two_classes("attacks of an audit are")
@@ -71,11 +81,19 @@ def audit_chain(chain: Chain, asked: AuditTarget) -> AuditResult:
     return AuditResult(tuple(rows), about)
 
 
-# -- who was learned -------------------------------------------------------------------------------
+# -- members and outsiders -------------------------------------------------------------------------
 def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
     """Return the hospital's subjects as the chain learned them: split, or all for training.
 
-    `ConsortiumClassifier` trains on everybody it is given; the step then counts nobody as tested.
+    A step by `ConsortiumClassifier` trains on everybody and counts nobody as tested.
+
+    Parameters
+    ----------
+    chain : Chain
+    people : Cohort
+        People of the hospital.
+    name : str
+        Name of its site.
     """
     tested = chain.steps[chain.sites.index(name)].counts.test
     if (tested.controls, tested.patients) == (0, 0):
@@ -84,10 +102,10 @@ def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
 
 
 def require_same_people(chain: Chain, site: Site, asked: AuditTarget) -> None:
-    """Raise where no entry proves that these are the people who were learned.
+    """Raise `DataError` unless a ledger entry proves that these are the people who were learned.
 
-    The step holds a salted hash of them, in the order learned; ids that were renumbered, other
-    diagnoses and strangers under the site's name give another.
+    The step holds a salted hash of them, in the order in which they were learned. Renumbered ids, other
+    diagnoses or other people give another hash.
     """
     step = chain.steps[chain.sites.index(site.name)]
     entry = asked.private.entry_for(step.commitment, f"the {step.title}")
@@ -100,7 +118,15 @@ def require_same_people(chain: Chain, site: Site, asked: AuditTarget) -> None:
 
 
 def gather(chain: Chain, site: Site, asked: AuditTarget) -> tuple[People, np.ndarray]:
-    """Members, outsiders and reference of a site; `member` of shape (1, n)."""
+    """Return the people whom the attacks compare, after checking that there are enough.
+
+    Returns
+    -------
+    people : People
+        Members and outsiders, and the reference.
+    member : ndarray of shape (1, n)
+        `measures.MEMBER` or `measures.OUTSIDER` for each of them.
+    """
     inside = site.learning(with_val=chain.settings.learns_val)
     outside, reference = _outsiders(site, asked)
     if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
@@ -116,9 +142,10 @@ def gather(chain: Chain, site: Site, asked: AuditTarget) -> tuple[People, np.nda
 
 
 def _outsiders(site: Site, asked: AuditTarget) -> tuple[FCBatch, FCBatch]:
-    """People nobody trained on, and the attacker's reference.
+    """Return the outsiders, and the attacker's reference.
 
-    Where only one of test split and reference is there, it is cut in half to serve as both.
+    If there is only a test part, or only people given as reference, they are cut in half to serve as
+    both.
     """
     both = site.test
     if asked.reference is not None:
@@ -137,7 +164,27 @@ def _outsiders(site: Site, asked: AuditTarget) -> tuple[FCBatch, FCBatch]:
 def _evidence(
     chain: Chain, who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
 ) -> tuple[dict[str, Evidence], list[str]]:
-    """Return the evidence of every attack, the references first, and arrays without an attack."""
+    """Run all attacks on what a chain hands on.
+
+    Parameters
+    ----------
+    chain : Chain
+    who : People
+        Members, outsiders and the reference.
+    member : ndarray of shape (1, n)
+        Which of them are members.
+    subjects : FCBatch
+        Synthetic subjects of the site that travel.
+    plan : AuditPlan
+
+    Returns
+    -------
+    evidence : dict of str to Evidence
+        Scores of the attacks by what is attacked: two comparisons first (copies of the members, and
+        synthetic subjects that were never trained on them), then what the chain holds.
+    left : list of str
+        Arrays of the method's state that no attack fits.
+    """
     inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
     y = inside.y.repeat(plan.multiple)
     copies = Component("bootstrap")
@@ -164,10 +211,17 @@ def _evidence(
 def state_scores(
     chain: Chain, who: People
 ) -> tuple[Mapping[str, np.ndarray], list[str]]:
-    """Attacks on the method's state, and the arrays that none of them fits.
+    """Run the attacks on the arrays of the method's state.
 
     Second moments are attacked by leverage; arrays whose rows are edges (Fisher information,
     means, weights of a teacher) by alignment.
+
+    Returns
+    -------
+    scores : dict of str to ndarray of shape (n,)
+        By the name of the attack.
+    left : list of str
+        Arrays that no attack fits.
     """
     learner = chain.settings.build()
     inputs = learner.model.prepare(who.batch.fc)

@@ -1,8 +1,10 @@
 """A chain: hospitals train one model one after another.
 
-A chain's records are its root (settings, policy) and one step per hospital, each built on the
-previous one; only the last step's arrays travel. A chain of steps equals the run that
-`fcforge run` would do for that order and seed, bit by bit.
+A *chain* is a sequence of records: a root (settings and policy) and one *step* for each hospital, which
+builds on the step before. A step trains the received network on the hospital's people. The *state* after
+a step is all that the next hospital receives: network, memory of the method, synthetic subjects
+(`chains.state`). Only the last step's state travels. Steps of a chain equal, bit by bit, the run that
+`fcforge run` would do for that order and seed.
 """
 
 import math
@@ -52,7 +54,16 @@ ACCEPT_SCANS = "accept_scans"
 
 
 def begin(request: ChainBeginRequest, people: Cohort, key: Signer) -> Exchange:
-    """Return an empty chain with the settings that the first hospital chose by a config."""
+    """Return a chain without steps, with the settings that the first hospital chose by a config.
+
+    Parameters
+    ----------
+    request : ChainBeginRequest
+    people : Cohort
+        People of the first hospital; only their ROIs and target are used.
+    key : private key or None
+        Key of the first hospital, which signs the root.
+    """
     experiment = config.load_experiment(request.config, allow_code=request.allow_code)
     settings = first_settings(people, experiment, request.learner)
     target = people.target
@@ -97,20 +108,20 @@ class Chain(Model):
         self.target = exchange.root.policy.target
         self._state = state
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- settings, steps and state -----------------------------------------------------------------
     @cached_property
     def settings(self) -> ChainSettings:
-        """The settings that all its hospitals share."""
+        """Return the settings that all hospitals of the chain share."""
         return ChainSettings.from_json(self.exchange.root.settings)
 
     @cached_property
     def learner(self) -> Learner:
-        """Method and model."""
+        """Return the learner: method, model and generator."""
         return self.settings.build(self.target)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """Its steps in order; a chain that forks or has a gap raises `ExchangeError`."""
+        """Return the steps in order; raise `ExchangeError` for a chain that forks or has a gap."""
         after: dict[str, Step] = {}
         for step in self.exchange.of(Step):
             other = after.setdefault(step.parents[0], step)
@@ -134,22 +145,22 @@ class Chain(Model):
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Hospitals that learned, in order."""
+        """Return the hospitals whose steps are in the chain, in order."""
         return tuple(step.site for step in self.steps)
 
     @property
     def n_rois(self) -> int:
-        """ROIs of every scan."""
+        """Return the number of ROIs of every scan."""
         return self.settings.n_rois
 
     @property
     def roi_names(self) -> tuple[str, ...]:
-        """Empty where unknown."""
+        """Return the names of the ROIs; empty if they are unknown."""
         return self.settings.roi_names
 
     @cached_property
     def state(self) -> State:
-        """The state after the last step."""
+        """Return the state after the last step, checked."""
         if self._state is not None:
             return self._state
         if not self.steps:
@@ -163,7 +174,7 @@ class Chain(Model):
 
     @cached_property
     def temperature(self) -> float:
-        """Geometric mean of the hospitals' temperatures; 1 where nobody has one."""
+        """Return the geometric mean of the hospitals' temperatures; 1 if no hospital fitted one."""
         fitted = [step.temperature for step in self.steps]
         logs = [math.log(t) for t in fitted if t is not None]
         return math.exp(sum(logs) / len(logs)) if logs else 1.0
@@ -177,13 +188,15 @@ class Chain(Model):
             f"and {len(self.state.held_out)} synthetic held-out subjects"
         )
 
-    # -- whether it can be meant -------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
     def check(self) -> None:
         """Raise `ExchangeError` unless steps and arrays are those of one chain."""
         seen = set[str]()
         for place, step in enumerate(self.steps, start=1):
             if step.number != place:
-                raise ExchangeError(f"the {step.title} is of another chain or place.")
+                raise ExchangeError(
+                    f"the {step.title} must have the number {place}, by its place in the chain."
+                )
             if step.site in seen:
                 raise ExchangeError(f"the chain learns site '{step.site}' twice.")
             seen.add(step.site)
@@ -259,10 +272,28 @@ class Chain(Model):
     def _checked(
         self, site: Site, accept: Sequence[str]
     ) -> tuple[Mapping[str, float], list[str]]:
-        """Return the quality of the received model here, and warnings that were accepted.
+        """Compare a hospital's people with the received model, before training.
 
-        Names of ROIs are often unknown: a shuffled atlas shows in the FC itself. Diagnoses that
-        are turned round show in a model that tells them apart the wrong way round.
+        Names of ROIs are often unknown, but shuffled ROIs show in the FC itself. Swapped diagnoses show
+        in the scores of the received model.
+
+        Parameters
+        ----------
+        site : Site
+        accept : sequence of str
+            Warnings that the hospital accepts: `ACCEPT_LABELS`, `ACCEPT_SCANS`.
+
+        Returns
+        -------
+        quality : mapping of str to float
+            Metrics of the received model on the people to be learned; empty at the first hospital.
+        flags : list of str
+            Accepted warnings that applied, for the record.
+
+        Raises
+        ------
+        DataError
+            If a warning applies that was not accepted.
         """
         if not self.steps:
             return {}, []
@@ -282,7 +313,7 @@ class Chain(Model):
     def after(
         self, site: Site, flags: Sequence[str] = (), *, tick: Tick = lambda: None
     ) -> tuple[Self, LedgerEntry]:
-        """Return the chain after one more site, in memory, and the entry of its people.
+        """Train one more site in memory.
 
         Parameters
         ----------
@@ -292,6 +323,13 @@ class Chain(Model):
             Accepted warnings, to be recorded.
         tick : callable
             Called after every epoch.
+
+        Returns
+        -------
+        chain : Chain
+            With a step that is neither signed nor has arrays yet (`on_record` adds both).
+        entry : LedgerEntry
+            People who were learned.
         """
         self.require_next(site.name, site.n_rois)
         step = SiteStep(self.settings, self.sites, self.state, site, self.target)
@@ -311,24 +349,23 @@ class Chain(Model):
         return type(self)(grown, state), entry
 
     def with_everybody(self, people: Cohort) -> tuple[Self, LedgerEntry]:
-        """Return the chain after one more site, all of whose people are trained on."""
+        """Train one more site on all its people, without a test part; return as `after`."""
         return self.after(whole_site(people, self.settings))
 
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False
     ) -> Exchange:
-        """Return the exchange with everything that was learned in memory, signed and checked.
+        """Return the exchange with all steps that were learned in memory, signed and checked.
 
-        Steps between the last one on record and the new last one have no arrays: nobody else has
-        ever seen them.
+        Of several new steps only the last one gets arrays: nobody needs the states between.
 
         Parameters
         ----------
         key : private key, optional
-            Of the hospital whose steps are new.
+            Key of the hospital whose steps are new.
         allow_real_subjects : bool
-            A method that keeps real subjects (or a generator that copies them) is refused without
-            it; the permission is written into the step for everyone to read.
+            Permission for a method that keeps real subjects, or a generator that copies them. It is
+            written into the step for everyone to read; without it such a method is refused.
         """
         places = [k for k, step in enumerate(self.steps) if step.payload]
         n_kept = places[-1] + 1 if places else 0
@@ -350,17 +387,26 @@ class Chain(Model):
         return before.joined(made[1:], {digest: data})
 
     def _flags(self, allowed: bool) -> tuple[str, ...]:
-        """Return the flags of the last step, with the one that allows real subjects."""
+        """Return the flags of the last step, with `REAL_FLAG` where real subjects travel and may.
+
+        Parameters
+        ----------
+        allowed : bool
+            Whether the hospital has allowed real subjects.
+        """
         flags = self.steps[-1].flags
         if not self.settings.copies_real or REAL_FLAG in flags:
             return flags
         require_allowed(self.settings, allowed)
         return (*flags, REAL_FLAG)
 
-    # -- answers -----------------------------------------------------------------------------------
+    # -- predictions -------------------------------------------------------------------------------
     @cached_property
     def known(self) -> list[Known]:
-        """Reference axes and limits of every site that has them."""
+        """Return, for every site with enough synthetic subjects, what its ordinary scans look like.
+
+        Axes come from the synthetic subjects, limits from the site's step.
+        """
         known = []
         for place, step in enumerate(self.steps):
             batch = self.state.held_out.of_site(place)
@@ -371,7 +417,10 @@ class Chain(Model):
         return known
 
     def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
-        """Return scores of scans, each computed alone, so that none depends on the others."""
+        """Return calibrated scores of scans (n, R, R), each computed alone.
+
+        None depends on the others, not even by the rounding of a batch. Covariates are not used.
+        """
         scans = torch.from_numpy(np.array(fc, dtype=np.float32))
         lane = self.state.lane
         with one_thread():
@@ -401,14 +450,14 @@ class Chain(Model):
         return scorer_of(self.learner, self.state.lane, self.temperature), 0.0
 
     def familiar(self, people: Cohort) -> tuple[str, ...]:
-        """Return warnings about people of sites that it has learned."""
+        """Return a warning about people of sites that the chain has learned; empty without one."""
         here = [site for site in self.sites if site in set(people.site.tolist())]
         if not here:
             return ()
         n = int(np.isin(people.site, here).sum())
         return (
-            f"{n} of these people are of {' and '.join(here)}, where it learned: too good to be "
-            "true if they are those it learned. --ledger FILE tells.",
+            f"{n} of these people are of {' and '.join(here)}, which the chain has learned: if they are "
+            "the people it learned, the result is too optimistic. --ledger FILE shows whether they are.",
         )
 
     def parameters(self) -> Mapping[str, Any]:

@@ -1,4 +1,8 @@
-"""Counts and shares of people in a step's record, small counts suppressed."""
+"""Counts and shares of people in the record of a chain's step, with small counts suppressed.
+
+A count of 1 to 9 people could point at a person, so it is never written. Nor may an accuracy be so
+precise that such a count follows from it.
+"""
 
 from collections.abc import Sequence
 
@@ -9,16 +13,26 @@ from fcforge.core.target import Target
 from fcforge_consortium.records.kinds import SplitCounts, StepCounts
 
 SMALL_CELL = 10  # counts of subjects below this are never written
-STEPS_OF_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+STEPS_OF_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)  # steps to which a share may be rounded
 
 
 def counts_of(site: Site, target: Target) -> StepCounts:
-    """Return subjects per split and class, small counts suppressed.
+    """Return the subjects of a site by split and class, small counts suppressed.
 
     There are no totals, which would reveal suppressed counts, and no counts for a numeric target.
+
+    Parameters
+    ----------
+    site : Site
+    target : Target
+
+    Returns
+    -------
+    StepCounts
     """
 
     def counted(y: Tensor) -> SplitCounts:
+        """Return the counts of one split with the labels y (n,)."""
         if not target.classes:
             return SplitCounts(controls=None, patients=None)
         return SplitCounts(
@@ -42,18 +56,23 @@ def suppressed(count: int) -> int | None:
 
 
 def published_share(share: float, counts: Sequence[int | None]) -> float | None:
-    """Round a share of some people so that it reveals no suppressed count.
+    """Round a share of people so that it reveals no suppressed count.
 
-    From 13 controls, fewer than 10 patients and an accuracy of 0.6500 follow 7 patients. The share
-    is rounded to the finest step at which every count that could be behind a suppressed one
-    still fits; None where there is no such step.
+    For example, 13 controls, a suppressed number of patients and an accuracy of exactly 0.65 would mean
+    7 patients, as 13 of 20 is 0.65. The share is rounded to the finest step at which every possible
+    value of the suppressed counts can give the rounded share.
 
     Parameters
     ----------
     share : float
-        Between 0 and 1.
+        Share of people, such as an accuracy, between 0 and 1.
     counts : sequence of int or None
-        People per class as they are published.
+        People of each class as they are published; None for a suppressed count.
+
+    Returns
+    -------
+    float or None
+        None if even the coarsest step would reveal something.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """The arrays that a method's state may have in a chain: names, shapes, types and bounds.
 
-`fcforge` describes the state of a method by its type. A chain's file comes from somebody else, so
-that shapes and bounds are checked, too, before anything is computed with it. A method whose state
-keeps the shapes that it starts with needs no entry in the table of this module.
+`fcforge` describes the state of a method by its type alone. A chain's file comes from another hospital,
+so that shapes and bounds are *declared* here and compared before anything is computed with the file. The
+table `BY_METHOD` at the end has the methods whose state changes its shapes from site to site; every other
+method must keep the shapes that it starts with.
 """
 
 import math
@@ -24,7 +25,7 @@ from fcforge.replay.state import named
 
 
 class Declared(NamedTuple):
-    """Declaration of one array.
+    """Declaration of one array: the shape, type and bounds that it must have.
 
     Attributes
     ----------
@@ -34,8 +35,8 @@ class Declared(NamedTuple):
     low, high : float
         Bounds of its numbers; NaN and infinity are never allowed.
     triangular : bool
-        Whether the array must be zero below the diagonal, as the root of a matrix of moments is
-        and raw rows are not.
+        Whether the array must be zero below the diagonal, as a matrix square root of second moments is.
+        Rows of real subjects, which must not travel in its place, are not.
     """
 
     shape: tuple[int | None, ...]
@@ -78,15 +79,16 @@ def alike(tensors: Mapping[str, Tensor]) -> Declarations:
 
 @dataclass(frozen=True)
 class Situation:
-    """A method with its model and start, after a number of sites.
+    """What a declaration depends on: method, model, state before the first site, number of sites.
 
     Attributes
     ----------
     method : Method
     model : Model
     lane : Lane
-        The lane before the first site, on the "meta" device.
+        The lane before the first site, on torch's "meta" device, which holds shapes and no numbers.
     sites : int
+        Number of sites learned.
     """
 
     method: Any
@@ -96,7 +98,7 @@ class Situation:
 
     @property
     def fresh(self) -> Declarations:
-        """The arrays that the state has before the first site."""
+        """Declare the arrays that the state has before the first site."""
         return alike(named(self.lane.state))
 
 

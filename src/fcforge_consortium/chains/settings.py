@@ -1,4 +1,8 @@
-"""Settings of a chain: what all its hospitals share, fixed by the first one."""
+"""Settings of a chain: learner, training and splits that all its hospitals share.
+
+The first hospital fixes them, and they travel in the root of the chain. Settings from a file are checked
+as strictly as those of a config.
+"""
 
 import json
 import math
@@ -84,7 +88,7 @@ class ChainSettings(Checked):
         return RunSpec(dataset=Component("exchange"), order=tuple(order), **known)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain nested dict, as JSON has it."""
+        """Return the settings as a nested dict of JSON values."""
         return json.loads(canonical(asdict(self)))
 
     def build(self, target: Target = TWO_CLASSES) -> Learner:
@@ -93,26 +97,26 @@ class ChainSettings(Checked):
 
     @property
     def learns_val(self) -> bool:
-        """Whether the validation part is trained on: nothing is chosen on it."""
+        """Return whether the validation part is trained on, because no epoch is chosen on it."""
         return self.training.selection == "fixed"
 
     @property
     def keeps(self) -> str:
-        """The kind of data that travels beyond the network."""
+        """Return the kind of data that the method keeps, which travels beside the network."""
         return METHODS[self.learner.method.name].keeps
 
     @property
     def copies_real(self) -> bool:
-        """Whether the method keeps real subjects, or a generator copies them."""
+        """Return whether real subjects travel: the method keeps them, or a generator copies them."""
         named = [self.held_out_generator, self.learner.generator]
         made_by = [GENERATORS[part.name].releases for part in named if part]
         return "real subjects" in (self.keeps, *made_by)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; anything that it would not write raises `ExchangeError`."""
+        """Return the settings that `to_json` wrote; raise `ExchangeError` for anything else."""
         if missing := [f.name for f in fields(cls) if f.name not in data]:
-            raise ExchangeError(f"the chain's settings do not say {missing[0]}.")
+            raise ExchangeError(f"the chain's settings lack {missing[0]}.")
         for name, value in data.items():
             if name != "seed":
                 _require_small(value, name)
@@ -135,7 +139,15 @@ class ChainSettings(Checked):
 
 
 def _require_small(value: Any, where: str) -> None:
-    """Raise `ExchangeError` for a setting that nobody can have meant."""
+    """Raise `ExchangeError` for a setting so large that reading the file would need too much memory.
+
+    Parameters
+    ----------
+    value : JSON value
+        The setting; lists and mappings are searched.
+    where : str
+        Name of the setting.
+    """
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
     if isinstance(value, list):

@@ -1,4 +1,13 @@
-"""The state of a chain as it travels: lane, remembered and held-out subjects, checked when read."""
+"""The state of a chain as it travels: lane, remembered and held-out subjects, checked when read.
+
+A *lane* is a network with its parameters and all that its method remembers (`fcforge.methods.base.Lane`).
+*Remembered* subjects are those that the method replays; *held-out* subjects are synthetic and are never
+trained on. A method's state does not hold subjects but refers to the remembered ones by their *place*,
+the index among them.
+
+The file comes from another hospital. Names, shapes, types and bounds of every array are therefore
+declared (`chains.declared`) and compared before anything is computed with it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -20,7 +29,7 @@ from fcforge_consortium.chains.declared import Declared, alike, declared_state
 from fcforge_consortium.chains.settings import ChainSettings
 from fcforge_consortium.records.archive import load_arrays, save_arrays
 
-# All that a network whose numbers do not fit each other was seen to raise.
+# Errors that a network raises when its arrays do not fit each other.
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 REMEMBERED = "remembered"
 PARTS = (REMEMBERED, "held_out")  # subjects that travel
@@ -30,14 +39,15 @@ NOBODY = torch.zeros(0, dtype=torch.int64)
 # -- what travels ----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Subjects:
-    """Subjects that travel, as upper triangles of their FC.
+    """Subjects that travel, as upper triangles of their FC; m subjects, R ROIs.
 
     Attributes
     ----------
     upper : Tensor of shape (m, R (R - 1) / 2), float32
+        Edges of the FC matrices.
     y : Tensor of shape (m,), int64, or float32 of a number
     site : Tensor of shape (m,), int64
-        Place of their site in the chain.
+        Index of their site among the sites of the chain.
     """
 
     upper: Tensor
@@ -46,13 +56,25 @@ class Subjects:
 
     @classmethod
     def none(cls, n_rois: int, target: Target = TWO_CLASSES) -> Self:
-        """Return no subjects."""
+        """Return an empty set of subjects."""
         y = NOBODY if target.classes else NOBODY.float()
         return cls(torch.zeros(0, n_rois * (n_rois - 1) // 2), y, NOBODY)
 
     @classmethod
     def of(cls, batch: FCBatch, site: Tensor) -> Self:
-        """Return the subjects of a batch; raise unless upper triangles determine their FC."""
+        """Return the subjects of a batch.
+
+        Parameters
+        ----------
+        batch : FCBatch
+        site : Tensor of shape (m,), int64
+            Index of each subject's site among the sites of the chain.
+
+        Raises
+        ------
+        ExchangeError
+            If a matrix is not symmetric with unit diagonal, so that its edges do not determine it.
+        """
         upper = graphs.edges(batch.fc).float()
         if not torch.equal(graphs.from_edges(upper), batch.fc):
             raise ExchangeError(
@@ -65,11 +87,11 @@ class Subjects:
         return int(self.y.shape[0])
 
     def batch(self) -> FCBatch:
-        """Return their FC and labels."""
+        """Return FC matrices and labels of the subjects."""
         return FCBatch(graphs.from_edges(self.upper), self.y)
 
     def of_site(self, place: int) -> FCBatch:
-        """Return FC and labels of the subjects of one site."""
+        """Return FC matrices and labels of the subjects of the site with this index."""
         return self.batch().select(self.site == place)
 
     def join(self, other: Self) -> Self:
@@ -85,7 +107,8 @@ class State(NamedTuple):
     Attributes
     ----------
     lane : Lane
-        Rows of its state are places in `remembered`.
+        Network and method state. Where the state refers to subjects, it holds their places in
+        `remembered`.
     remembered : Subjects
         Subjects that the method replays.
     held_out : Subjects
@@ -97,7 +120,7 @@ class State(NamedTuple):
     held_out: Subjects
 
     def to_bytes(self) -> bytes:
-        """Return the state as a payload."""
+        """Return the state as the payload of a step's record."""
         return save_arrays({k: v.detach().numpy() for k, v in self.named().items()})
 
     def named(self) -> dict[str, Tensor]:
@@ -110,7 +133,7 @@ class State(NamedTuple):
 
 
 def empty_state(n_rois: int, target: Target = TWO_CLASSES) -> State:
-    """Return the state before the first hospital: nothing learned, nobody remembered."""
+    """Return the state before the first hospital: no network, no remembered subjects."""
     nobody = Subjects.none(n_rois, target)
     return State(Lane({}, {}), nobody, nobody)
 
@@ -162,16 +185,21 @@ def _take_subjects(arrays: dict[str, Tensor], part: str) -> Subjects:
 def _declared(
     learner: Learner, n_sites: int, sizes: Mapping[str, int], target: Target
 ) -> dict[str, Declared]:
-    """Return the declaration of every array of a state.
+    """Declare every array of a state: shape, type and bounds.
 
     Parameters
     ----------
     learner : Learner
     n_sites : int
-        Sites that the chain has learned.
+        Number of sites that the chain has learned.
     sizes : mapping of str to int
-        Number of remembered and of held-out subjects.
+        Number of subjects in each of `PARTS`.
     target : Target
+
+    Returns
+    -------
+    dict of str to Declared
+        By the name of the array in the payload.
     """
     model = learner.model
     method = learner.method

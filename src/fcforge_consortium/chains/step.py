@@ -4,6 +4,10 @@ The step equals the one that `fcforge run` would take for that order and seed, b
 is trained by the same engine call with one torch thread, and remembered synthetic subjects travel
 as exact float32 numbers.
 
+While a step is computed, the FC of all subjects lies in a *bank* (`fcforge.replay.bank`), and a method
+refers to a subject by its *row* there. In a file it refers to a remembered subject by its *place*, the
+index among the subjects that travel.
+
 A generator fitted on the site's training part makes a set of held-out subjects that no learner
 ever trains on. They travel, so that the next hospital can measure forgetting. They are easier than
 real subjects, because they are drawn from a model of the training part: read the change over time,
@@ -33,10 +37,10 @@ from fcforge_consortium.chains.state import State, Subjects
 from fcforge_consortium.ledger.people import People, people_of
 from fcforge_consortium.records.kinds import ScanLimits
 
-FEWEST = 4  # synthetic subjects that axes are made of
+FEWEST = 4  # fewest synthetic subjects from which axes of ordinary scans are made
 
 
-# -- a step ----------------------------------------------------------------------------------------
+# -- training and measuring ------------------------------------------------------------------------
 class SiteStep:
     """One step of a chain: the received state, and the site that is learned next.
 
@@ -92,10 +96,10 @@ class SiteStep:
         return State(packed, Subjects.of(batch, origin[rows]), held_out)
 
     def _held_out(self) -> Subjects:
-        """Return synthetic held-out subjects of all sites, this one last.
+        """Return the synthetic held-out subjects of all sites, this one's last.
 
-        The generator is the one that replay uses where both are the same (fitted once per site
-        and seed); the draw is another one.
+        If replay uses the same generator, it is fitted only once for the site and seed; held-out
+        subjects are drawn from it with random numbers of their own.
         """
         settings = self.settings
         before = self.before.held_out
@@ -116,7 +120,14 @@ class SiteStep:
         return before.join(Subjects.of(batch, place))
 
     def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
-        """Return the figures that the step's record states.
+        """Return the fields of the step's record that describe people, accuracy and calibration.
+
+        Parameters
+        ----------
+        lane : Lane
+            The lane after training.
+        held_out : Subjects
+            Held-out subjects of all sites.
 
         Returns
         -------
@@ -142,15 +153,15 @@ class SiteStep:
         }
 
     def _accuracy(self, lane: Lane, batch: FCBatch) -> float:
-        """Return the accuracy of a lane on some subjects."""
+        """Return the accuracy of a lane on the subjects of a batch."""
         scores = class_scores(self.learner, lane, batch.fc)
         return quality(scores, batch.y.numpy(), self.target)["accuracy"]
 
     def _temperature(self, lane: Lane) -> float | None:
-        """Fit the temperature on the log odds of the hospital's validation part.
+        """Return the temperature that calibrates the log odds of the hospital's validation part.
 
-        If the network was trained on that part, too, a second one is trained without it for
-        this purpose alone.
+        If the network was trained on that part, too, a second network is trained without it for this
+        purpose alone. None if nothing is calibrated.
         """
         batch = self.site.val
         if self.settings.calibrate == "none" or not len(batch):
@@ -161,7 +172,7 @@ class SiteStep:
         return round(temperature_of_odds(odds, batch.y.numpy()), 4)
 
     def _limits(self, held_out: Subjects) -> ScanLimits:
-        """Return the limits of ordinary scans; None without a held-out set."""
+        """Return the limits of ordinary scans of this site; all None without held-out subjects."""
         batch = held_out.of_site(len(self.sites) - 1)
         if len(batch) < FEWEST:
             return ScanLimits(inside=None, outside=None, pattern=None)
@@ -170,7 +181,7 @@ class SiteStep:
         return ScanLimits(**scan_checks.limits(reference, everybody))
 
 
-# -- who is learned --------------------------------------------------------------------------------
+# -- people of a step ------------------------------------------------------------------------------
 def whole_site(people: Cohort, settings: ChainSettings) -> Site:
     """Return a site whose people are all trained on.
 

@@ -79,7 +79,7 @@ def predict(
     kind: Kind = "auto",
     threshold: Threshold | None = None,
 ) -> list[Prediction]:
-    """Predict one file, several files or all files of a folder, also of one by `fcforge fc`.
+    """Predict the scans of one file, of several files or of a folder (also one that `fcforge fc` wrote).
 
     A file holds one scan (FC or ROI time series: .npy .npz .csv .tsv .txt .1D .mat) or a dataset
     (.npz with ``fc_upper`` or ``fc`` of many subjects). A scan that cannot be used is reported
@@ -89,7 +89,9 @@ def predict(
     ----------
     exchange : Exchange
     where : path or sequence of paths
+        Files or folders of scans.
     kind : {"auto", "fc", "timeseries"}
+        What the files hold; "auto" recognises it.
     threshold : Threshold, optional
         The hospital's own threshold; its probability is reported too.
 
@@ -191,6 +193,7 @@ def covariates_of(exchange: Exchange, scans: Sequence[Scan]) -> dict[str, np.nda
 
 
 def _rounded(value: float, digits: int = 4) -> float | None:
+    """Return a rounded number; None for NaN and infinity."""
     return round(float(value), digits) if np.isfinite(value) else None
 
 

@@ -21,9 +21,17 @@ from fcforge_consortium.records.trust import Trust
 
 
 def close_files(request: CloseRequest) -> ClosedResult:
-    """Close a round; write the closing record and its entry in the list of rounds.
+    """Close a round for one aggregator.
 
-    Either both are written or neither.
+    The closing record and a line in the aggregator's list of rounds are written, both or neither.
+
+    Parameters
+    ----------
+    request : CloseRequest
+
+    Returns
+    -------
+    ClosedResult
     """
     archive.require_place(request.out)
     key = read_private(request.key)
@@ -48,9 +56,17 @@ def _list_of(request: CloseRequest | AggregateRequest) -> Any:
 
 
 def aggregate_files(request: AggregateRequest) -> Aggregated:
-    """Add the shares of a round; write the aggregate share and its entry in the list of rounds.
+    """Publish a closed round for one aggregator: add its shares, with noise.
 
-    Either both are written or neither.
+    The aggregate share and a line in the aggregator's list of rounds are written, both or neither.
+
+    Parameters
+    ----------
+    request : AggregateRequest
+
+    Returns
+    -------
+    Aggregated
     """
     archive.require_place(request.out)
     key = read_private(request.key)

@@ -99,7 +99,20 @@ def _train(
     warn: Callable[[str], Any],
     tick: Tick,
 ) -> StepResult:
-    """Train one hospital's step and write its ledger entry, then the file."""
+    """Train one hospital's step, and write its ledger entry and the file, both or neither.
+
+    Parameters
+    ----------
+    before : Exchange
+        The chain so far.
+    people : Cohort
+        People of the hospital.
+    request : ChainBeginRequest or ChainContinueRequest
+    key : private key or None
+        Key of the hospital.
+    warn, tick : callable
+        As in `continue_chain`.
+    """
     for text in data_warnings(people):
         warn(text)
     with open_ledger(request, key) as ledger:

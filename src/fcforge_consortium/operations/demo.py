@@ -41,7 +41,7 @@ PAGE = "page.html"
 
 @dataclass(frozen=True)
 class DemoRound:
-    """A round that was played.
+    """The result of a simulated round.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def _evaluate(
 
 
 def _union(everybody: Cohort, parts: list[Cohort]) -> Cohort:
-    """Return the people who are in one of the parts."""
+    """Return the people of `everybody` who are in one of the parts."""
     ids = np.concatenate([part.subject_id for part in parts])
     return everybody.select(np.isin(everybody.subject_id, ids))
 

@@ -29,7 +29,7 @@ def ledger_of(request: SiteRequest | AuditRequest) -> Any:
 
 
 def require_signed_step(request: ContinueRequest) -> None:
-    """Raise `ConfigError` if signatures are required and the own step has none."""
+    """Raise `ConfigError` if signatures are required but the new record would not be signed."""
     if request.require_signature and request.sign is None:
         raise ConfigError(
             "--require-signature was given, but your own part would not be signed.",

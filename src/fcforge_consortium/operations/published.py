@@ -52,7 +52,10 @@ POLICY = Policy(exact_allowed=True, most_planned=1_000)
 
 
 def cache_folder() -> Path:
-    """Return the folder of public people and published base models."""
+    """Return the folder in which public people and published base models are kept.
+
+    It is ``$FCFORGE_CACHE`` or ``~/.cache/fcforge``; it need not exist.
+    """
     return Path(os.environ.get("FCFORGE_CACHE") or Path.home() / ".cache" / "fcforge")
 
 

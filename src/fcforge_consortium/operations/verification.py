@@ -26,8 +26,9 @@ class Check:
     name : str
         Subject of the check: the file, a record, the signatures, the model.
     ok : bool
+        Whether the check passed.
     detail : str
-        What was found.
+        Result in words, or the reason of the failure.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Check:
 def verify(
     path: str | Path, trust: Trust, expect: str | Path | None = None
 ) -> list[Check]:
-    """Return every check of a file; a file that must not be used has a failed one.
+    """Check a file; one that must not be used has a failed check.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def _expected(exchange: Exchange, expect: str | Path) -> str:
 def _known_records(
     path: str | Path, exchange: Exchange
 ) -> tuple[dict[str, str], set[str]]:
-    """Return titles of known records by id, and the ids of those that may be missing.
+    """Return the records that an earlier file or a ledger knows, and those that may be missing.
 
     An earlier file has whole records: one may be missing only if a withdrawal by its own author
     takes it. A ledger has ids alone: one may be missing if a withdrawal lists it, and the hospital's
@@ -142,6 +143,13 @@ def _known_records(
         A ledger or an earlier file.
     exchange : Exchange
         The file that is verified.
+
+    Returns
+    -------
+    titles : dict of str to str
+        Titles of known records by id.
+    excused : set of str
+        Ids of records that may be missing.
     """
     withdrawals = exchange.of(Withdrawal)
     with at(path, do=archive.ASK_AGAIN):

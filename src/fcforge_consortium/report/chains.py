@@ -1,4 +1,4 @@
-"""The description of a chain: every figure is counted from the file."""
+"""The description of a chain for pages and terminal: every number is computed from the file."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,9 @@ NOT_PRIVATE = (
     "No raw scan is stored. That is not the same as private: "
     "`fcforge consortium audit` measures what the file gives away."
 )
-GIVEN_AWAY = "Exact statistics give away who was added to them: treat as patient data."
+GIVEN_AWAY = (
+    "Exact statistics reveal who was added to them: treat this file as patient data."
+)
 # Second moments without noise: leverage finds every member (docs/privacy.md).
 EXACT = ("analytic",)
 KEPT = {
@@ -89,9 +91,9 @@ def budget_in_words(record: Record) -> str:
     return "none: exact" if record.committed else ""
 
 
-# -- what travels ----------------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------------
 def travels(chain: Chain) -> Answer:
-    """Answer what the file contains."""
+    """Answer the question "What travels?"."""
     settings = chain.settings
     state = chain.state
     n_params = sum(p.numel() for p in state.lane.params.values())
@@ -116,9 +118,8 @@ def travels(chain: Chain) -> Answer:
     return Answer(TRAVELS, level, say, tuple(more))
 
 
-# -- how good it is --------------------------------------------------------------------------------
 def works(steps: Sequence[Step]) -> Answer:
-    """Answer how well each hospital's own test subjects were classified after its step."""
+    """Answer "Does it work on real people?" by each hospital's accuracy on its own test subjects."""
     tests = [step for step in steps if step.own_test is not None]
     if not tests:
         say = "Not known: no hospital kept real test subjects."
@@ -137,7 +138,15 @@ def works(steps: Sequence[Step]) -> Answer:
 
 
 def own_test(step: Step) -> tuple[str, bool]:
-    """Return the accuracy on a hospital's own test subjects in words, and if it beats chance."""
+    """Return the accuracy on a hospital's own test subjects.
+
+    Returns
+    -------
+    words : str
+        The accuracy with its interval, for readers.
+    beyond_chance : bool
+        Whether the interval lies above the share of the commonest class.
+    """
     share = step.own_test
     counts = step.counts.test
     if share is None:

@@ -88,7 +88,7 @@ def describe_contributions(model: ContributionModel) -> Description:
 
 # -- answers ---------------------------------------------------------------------------------------
 def _travels(model: ContributionModel, exact: list[str]) -> Answer:
-    """Answer what the file contains.
+    """Answer the question "What travels?".
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _travels(model: ContributionModel, exact: list[str]) -> Answer:
 
 
 def _works(model: ContributionModel) -> Answer:
-    """Answer how well the base model does, and whether the contributions contradict it."""
+    """Answer "Does it work on real people?": quality of the base model, and whether contributions oppose it."""
     alone = works(model.exchange.root.expected)
     if not model.given or model.agreement >= LEAST_AGREEMENT:
         return alone
@@ -170,7 +170,7 @@ def works(expected: ExpectedQuality) -> Answer:
 
 
 def attacked(model: ContributionModel, exact: list[str]) -> Answer:
-    """Answer how often any attack can be right: the bound of differential privacy.
+    """Answer "Can an attacker tell who took part?" by the bound of differential privacy.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class Answer:
     ----------
     question : str
     kind : {"good", "warn", "alarm", ""}
-        Level at which the answer is shown.
+        Level at which the answer is shown; empty for one that is neither good nor bad.
     say : str
         The answer.
     more : tuple of str
@@ -67,7 +67,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class PlainTable:
-    """Rows of text under headings."""
+    """Rows of text under headings, with a title and a note below."""
 
     title: str
     columns: tuple[str, ...]
@@ -86,13 +86,13 @@ class Description:
     id : str
         SHA-256 of the file's set of records.
     model : str
-        The model that computes an answer, in a phrase.
+        The model that predicts, in a phrase.
     sites : tuple of str
         Hospitals, in order where there is one.
     answers : tuple of Answer
-        To the four questions.
+        Answers to the four questions.
     facts : mapping of str to str
-        Short ones, for the head of a page.
+        Short facts by name, for the head of a page.
     tables : tuple of PlainTable
         Hospitals, records and whatever else is tabular.
     settings : mapping
@@ -123,7 +123,7 @@ def describe_file(
     words: Mapping[str, str],
     **more: Any,
 ) -> Description:
-    """Return a model's description together with everything that all files share.
+    """Return the description of a file: what its model adds, and what all files share.
 
     Parameters
     ----------
@@ -131,13 +131,15 @@ def describe_file(
     cost : callable
         Returns the budget of a record in words.
     answers : tuple of Answer
-        To all questions but the first.
-    facts, tables
-        The model's own.
+        Answers to all questions but the first, "Who signed it?", which all files share.
+    facts : mapping of str to str
+        Facts of this kind of model.
+    tables : tuple of PlainTable
+        Tables of this kind of model.
     settings : mapping
         Settings of the base model or the chain.
-    words : mapping
-        Their names in words.
+    words : mapping of str to str
+        Names of these settings in words.
     **more
         The other fields of a `Description`.
 

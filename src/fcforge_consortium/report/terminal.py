@@ -20,9 +20,9 @@ from fcforge_consortium.report.description import Description, PlainTable
 from fcforge_consortium.step_result import StepResult
 
 BELOW_CHANCE = (
-    "WARNING: that is below chance. With few people that can be bad luck; but if patients and "
-    "controls are swapped in these files, this teaches the opposite. Check which diagnosis means "
-    "patient (--positive) before you share it."
+    "WARNING: that is below chance. With few people that can be bad luck. If patients and controls "
+    "are swapped in these files, the model learns the opposite: check which diagnosis means patient "
+    "(--positive) before you share it."
 )
 
 
@@ -75,7 +75,7 @@ def continued_text(before: Exchange, request: ContinueRequest) -> str:
 
 
 def step_text(done: StepResult) -> str:
-    """Return a summary of a hospital's step: earlier model, outgoing bytes, budget."""
+    """Return a summary of a hospital's step: quality of the received model, bytes that leave, budget."""
     lines = _before_lines(done) if done.before else []
     for record in done.new:
         payload = done.exchange.payloads.get(record.payload, b"")
@@ -90,7 +90,7 @@ def step_text(done: StepResult) -> str:
 
 
 def _before_lines(done: StepResult) -> list[str]:
-    """Return how well the model that came in does at the site."""
+    """Return lines about the received model's quality at the hospital, before its step."""
     before = done.before
     n = people(int(before["people"]))
     came = f"site '{done.entry.site}': {n}. The model that came in reaches"

@@ -89,7 +89,7 @@ def test_leverage_uses_the_rows_the_method_added():
 
 
 def test_other_people_than_those_learned_are_refused():
-    with pytest.raises(DataError, match="gave nothing"):
+    with pytest.raises(DataError, match="has contributed nothing"):
         audited("ewc", site="Elsewhere")
     with pytest.raises(DataError, match="no entry"):
         audited("ewc", private=Ledger(Path("nowhere")))

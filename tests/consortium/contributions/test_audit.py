@@ -143,7 +143,7 @@ def test_other_people_are_refused_by_name():
 def test_without_the_entry_nothing_is_attacked():
     with pytest.raises(DataError, match="no entry for the contribution 1"):
         attacked(given(SITE), entries=[])
-    with pytest.raises(DataError, match="gave nothing"):
+    with pytest.raises(DataError, match="has contributed nothing"):
         audit_contribution(
             given(SITE).exchange.model, replace(asked(given(SITE)), site="Elsewhere")
         )
