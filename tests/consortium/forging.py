@@ -1,4 +1,4 @@
-"""Forged exchange files: every field of every record re-encoded, swapped or out of bounds.
+"""Forged consortium files: every field of every record re-encoded, swapped or out of bounds.
 
 The forger is one of the hospitals: it has the file and its own key, not those of the others. What
 it changes is packed as a whole file again, all hashes right, with the old signature, with its own,

@@ -1,4 +1,4 @@
-"""A folder for the tests: exchange files of both models, runs, audits, damage, bad names."""
+"""A folder for the tests: consortium files of both models, runs, audits, damage, bad names."""
 
 import json
 from collections.abc import Sequence

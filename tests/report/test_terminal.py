@@ -181,7 +181,7 @@ def test_an_evaluation_is_a_table_beside_the_majority_class():
     assert "0.550" in next(line for line in table if "majority" in line)
 
 
-# -- an exchange file --------------------------------------------------------------------------
+# -- a consortium file --------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def described():
     return describe(chain())

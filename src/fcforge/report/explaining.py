@@ -259,7 +259,7 @@ def explanation_page(explanation: Explanation, model: str) -> str:
         f"What moved the log odds of the class '{explanation.positive}', edge by edge, against "
         f"{explanation.reference} ({method})."
     )
-    kind = f"explanation of exchange file {model[:12]}"
+    kind = f"explanation of consortium file {model[:12]}"
     return sections_page("Why it said so", kind, sections, lead, warnings=notes)
 
 

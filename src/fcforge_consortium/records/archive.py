@@ -54,7 +54,7 @@ BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, struc
 
 
 class Contents(NamedTuple):
-    """The contents of an exchange file.
+    """The contents of a consortium file.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def pack(contents: Contents) -> bytes:
-    """Encode records and arrays as the bytes of an exchange file.
+    """Encode records and arrays as the bytes of a consortium file.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _zipped(parts: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(data: bytes) -> Contents:
-    """Decode the bytes of an exchange file, and check each of its records by itself.
+    """Decode the bytes of a consortium file, and check each of its records by itself.
 
     The decoded contents are packed again and must give `data` itself. This one comparison excludes
     every other encoding of the same contents.
@@ -153,7 +153,7 @@ def unpack(data: bytes) -> Contents:
     Raises
     ------
     ExchangeError
-        If the bytes are not a canonical exchange file of this version.
+        If the bytes are not a canonical consortium file of this version.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -164,7 +164,7 @@ def unpack(data: bytes) -> Contents:
             parts = {member.filename: archive.read(member) for member in members}
     except BROKEN as error:
         raise ExchangeError(
-            f"is damaged, cut off, or not an exchange file ({error})."
+            f"is damaged, cut off, or not a consortium file ({error})."
         ) from error
     _check_version(parts.pop(MANIFEST, b""))
     records = _read_lines(parts.pop(RECORDS, b""))
@@ -194,7 +194,7 @@ def _check_version(manifest: bytes) -> None:
         version = fields["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ExchangeError(
-            "does not have the manifest of an exchange file."
+            "does not have the manifest of a consortium file."
         ) from error
     reader = READ_BY.get((name, version)) if isinstance(version, int) else None
     if reader:
@@ -231,7 +231,7 @@ def _read_lines(data: bytes) -> tuple[Record, ...]:
 
 
 def read(path: str | Path) -> Contents:
-    """Read an exchange file and check each of its records by itself.
+    """Read a consortium file and check each of its records by itself.
 
     Parameters
     ----------

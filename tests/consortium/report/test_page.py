@@ -1,4 +1,4 @@
-"""The page of an exchange file: everything from its description."""
+"""The page of a consortium file: everything from its description."""
 
 from dataclasses import replace
 
