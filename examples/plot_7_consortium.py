@@ -1,6 +1,8 @@
 """
+=======
 Hospitals around a base model
-======================
+=============================
+
 Some people are public. Three hospitals each add a handful of noisy numbers, in any order, and one
 of them takes its numbers back. The same in five commands: :doc:`/consortium`.
 """

@@ -1,9 +1,11 @@
 """
+=======
 Thirty people and a base model
-=======================
+==============================
+
 A hospital has scanned thirty people. Alone they teach a model next to nothing; beside the public
 people of other sites they are worth something on the first day. Made-up people here; with ABIDE it
-is ``ConsortiumClassifier(base_model="abide-aal")`` in place of the start below.
+is ``ConsortiumClassifier(base_model="abide-aal")`` in place of the base model below.
 """
 
 # %%
