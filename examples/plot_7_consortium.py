@@ -1,5 +1,4 @@
 """
-=======
 Hospitals around a base model
 =============================
 

@@ -1,5 +1,4 @@
 """
-=======
 Thirty people and a base model
 ==============================
 

@@ -1,4 +1,4 @@
-"""What is asked of any page in a real browser (fixture `browser`): width, console, contrast."""
+"""Checks of any page in a real browser (fixture `browser`): width, console, contrast."""
 
 import time
 from typing import Any
@@ -26,7 +26,7 @@ def show(browser: Any, url: str, width: int = 1280) -> None:
 
 
 def complaints(browser: Any) -> list[Any]:
-    """What the console said since it was last asked, beyond information."""
+    """Return warnings and errors of the console since the last call."""
     return [e for e in browser.get_log("browser") if e["level"] != "INFO"]
 
 

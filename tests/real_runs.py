@@ -75,7 +75,7 @@ def small_experiment(seed: int = 0, *methods: str) -> Experiment:
 
 
 class Answer(NamedTuple):
-    """What a command said."""
+    """Output of a command."""
 
     code: int
     out: str

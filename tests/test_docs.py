@@ -423,7 +423,7 @@ def test_the_table_of_fcm_vae_is_that_of_the_code():
 
 
 def test_the_table_of_forge_names_every_difference_of_the_samplers():
-    """Whatever a variant's sampler overrides, settings and behaviour, has a row."""
+    """Each setting and behaviour that a variant's sampler overrides has a row."""
     rows = {row[0] for row in forge_table()}
     assert {*WORDED.values(), *SAMPLER} <= rows
     known = {

@@ -1,4 +1,4 @@
-"""What is installed is what was tested: every pin has the hashes of its files."""
+"""The tested versions are installed: every pin has the hashes of its files."""
 
 import json
 import re

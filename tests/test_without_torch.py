@@ -1,4 +1,4 @@
-"""What a hospital runs, where torch cannot be imported: plain `pip install fcforge` brings none."""
+"""Commands of a hospital without torch, which plain `pip install fcforge` does not bring."""
 
 import shutil
 import subprocess

@@ -72,7 +72,7 @@ def _importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def traced() -> Iterator[Way]:
-    """What is entered by this thread meanwhile."""
+    """Record the functions that this thread enters in the block."""
     way = Way()
     before = sys.getprofile()
     sys.setprofile(way)

@@ -288,7 +288,7 @@ def second_site_rate(learner: Learner, lanes: int, args: Namespace) -> float:
 
 
 def peer_rates(args: Namespace) -> dict[str, Any]:
-    """What `avalanche_peer.py` measures in an environment that has Avalanche."""
+    """Run `avalanche_peer.py` in an environment that has Avalanche, and return its measurements."""
     asked = {name: getattr(args, name) for name in ("device", "seconds", "rois")}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"

@@ -25,7 +25,7 @@ Person = tuple[str, str]  # site, id
 
 
 def shares(run: RunResult, metric: str) -> dict[Person, float]:
-    """What everybody tested adds to a run's accuracy or AUROC, averaged along the way."""
+    """Return what each tested person adds to a run's accuracy or AUROC, averaged over stages."""
     stages = np.arange(1, len(run.spec.order) + 1)
     results = {}
     for place, site in enumerate(run.spec.order):
@@ -39,7 +39,7 @@ def shares(run: RunResult, metric: str) -> dict[Person, float]:
 
 
 def _at_site(run: RunResult, site: str, metric: str) -> np.ndarray:
-    """What everybody of a site adds to its value after each stage, (stages, n)."""
+    """Return what each of n people of a site adds to its value after each stage, (stages, n)."""
     of = features_of(run.scores[site], run.y[site], metric_named(metric))
     if metric == "accuracy":
         return of[:2].sum(0) / of.shape[-1]
@@ -73,7 +73,7 @@ def _moves(
     b: Sequence[RunResult],
     known: Mapping[int, Mapping[Person, float]],
 ) -> dict[Person, float]:
-    """How far everybody moves the sum over runs of A minus B."""
+    """Return how far each person moves the sum over runs of A minus B."""
     others = {pair_of(r): r for r in b}
     results: dict[Person, float] = defaultdict(float)
     for run in a:

@@ -142,7 +142,7 @@ def choose_threads(order: Any, most: int) -> None:
 
 
 def pyg_counts(names: list[str], epochs: int) -> dict[str, int]:
-    """How often a run over all orders does each stage."""
+    """Return how often a run over all orders executes each stage."""
     n, every = len(names), factorial(len(names))
     first = every // n  # orders in which a given site is first
     counts = {"graphs": every, "memory": every * n, "evaluation": every * n}

@@ -92,7 +92,7 @@ class Hospital:
         return subprocess.Popen(command, **SILENT)  # type: ignore[call-overload]
 
     def releases(self) -> int:
-        """How many there are; `AssertionError` unless ledger, its key's list and files agree."""
+        """Return the number of contributions; raise `AssertionError` unless ledger, list and files agree."""
         key = read_private(self.folder / "key")
         path = self.folder / "fcforge.private"
         begun = path.exists() and path.read_bytes().count(b"\n") > 1

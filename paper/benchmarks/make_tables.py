@@ -71,7 +71,7 @@ def as_run_and_shown() -> Iterator[tuple[str, Finished, Finished]]:
 
 
 def moved() -> str:
-    """How scoring two scans as one moves tables, and which were trained without the second."""
+    """Return how scoring two scans as one changes tables, and which were trained without the second."""
     changed = text_tables.moved(as_run_and_shown())
     whole = [
         f"`{name}`"
@@ -168,7 +168,7 @@ def pages() -> list[Path]:
 
 
 def view_of(asked: tuple[str, str]) -> str:
-    """What a page asks for: of a table, a view with what follows its name."""
+    """Return the text for a page's placeholder: a view of a table, with its options."""
     kind, _, rest = asked[1].partition(" ")
     return VIEWS[kind](asked[0], rest)
 

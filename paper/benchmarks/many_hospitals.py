@@ -85,7 +85,7 @@ GRID = {
 
 
 def timed(work: Callable[..., Any], *given: Any, **more: Any) -> tuple[Any, float]:
-    """What work gives, and seconds of the processor."""
+    """Return the result of some work, and its processor seconds."""
     began = time.process_time()
     results = work(*given, **more)
     return results, time.process_time() - began
@@ -93,7 +93,7 @@ def timed(work: Callable[..., Any], *given: Any, **more: Any) -> tuple[Any, floa
 
 # -- what rounds cost ------------------------------------------------------------------------------
 class Consortium:
-    """A start with two aggregators, and hospitals that give to its rounds."""
+    """A base model with two aggregators, and hospitals that contribute to its rounds."""
 
     def __init__(self, people: Cohort, folder: Path) -> None:
         self.keys = {name: Ed25519PrivateKey.generate() for name in AGGREGATORS}
@@ -122,7 +122,7 @@ class Consortium:
         return places
 
     def closed(self, shares: list[dict[str, Path]]) -> Exchange:
-        """The start with the closing records of both aggregators."""
+        """Return the exchange with the closing records of both aggregators."""
         state = self.start
         for name in sorted(AGGREGATORS):
             mine = [read_share(one[name]) for one in shares]
@@ -289,7 +289,7 @@ class Gaussian:
 
     @cache  # noqa: B019 (a handful of partitions, for the whole run)
     def placed(self, level: float) -> ContributionSpace:
-        """The start of the plan's settings."""
+        """Return the base model with the settings of the plan."""
         return self.part.space(planned_settings(level))
 
     def _step(
@@ -301,7 +301,7 @@ class Gaussian:
         n: float,
         drawn: np.ndarray,
     ) -> np.ndarray:
-        """How far the sum of n people moves the head."""
+        """Return how far the sum over n people moves the model."""
         rows = self.part.rows[1]
         left = np.clip(self.part.t[rows] - self.part.score[rows], -2, 2)
         clipped = self.part.factor(start, rows)

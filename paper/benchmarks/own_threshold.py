@@ -1,4 +1,4 @@
-"""What a hospital's own threshold is worth, where shares of patients agree and where they do not.
+"""Gain by a hospital's own threshold, where shares of patients agree and where they differ.
 
 usage: python paper/benchmarks/own_threshold.py [--seeds 10] [--people 444] [--out FILE.json]
 

@@ -1,4 +1,4 @@
-"""What a reviewer asks about people: subgroups, calibration, a further site, motion, site.
+"""Questions of reviewers about people: subgroups, calibration, a further site, motion, site.
 
     python paper/benchmarks/people.py     # minutes; needs $FCFORGE_DATA
 
@@ -171,7 +171,7 @@ def measured() -> dict[str, Any]:
 
 
 def widening(name: str = "main_gcn_529") -> float:
-    """How much wider intervals of AAA are for resampling trainings, too."""
+    """Return how much wider intervals of AAA become if trainings are resampled, too."""
     table, _ = read_table(ROOT / "paper" / "results" / f"{name}.npz")
     ones = {"training_weights": lambda runs, n, *_: np.ones((len(runs), n))}
     ratios = []

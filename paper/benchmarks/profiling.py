@@ -1,4 +1,4 @@
-"""Where the time of the main job goes: FORGE on the GCN, ABIDE sizes, CPU or GPU.
+"""Time of each part of the main job: FORGE on the GCN, ABIDE sizes, CPU or GPU.
 
     python paper/benchmarks/profiling.py [--device cpu|cuda] [--epochs 5] [--seeds 1]
 

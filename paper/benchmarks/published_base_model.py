@@ -1,4 +1,4 @@
-"""What is promised of the published base model, and what it adds to a hospital with thirty people.
+"""Checks of the public base model, and its worth to a hospital with thirty people.
 
 usage: python paper/benchmarks/published_base_model.py processors|hospitals
            [--out paper/results/public_start.json]
@@ -46,7 +46,7 @@ def everybody(**more: Any) -> Cohort:
 
 
 def arrays_sha256() -> str:
-    """Of the arrays of the start, as `fcforge consortium base-model --public` makes it."""
+    """Return the SHA-256 of the base model's arrays, as `fcforge consortium base-model --public` makes them."""
     exact = Policy(exact_allowed=True)
     made = make_base_model(everybody(), policy=exact, plan=Plan(epsilon=None))
     return made.root.payload

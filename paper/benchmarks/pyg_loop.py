@@ -34,7 +34,7 @@ L1, L2, L3 = 0.20, 0.35, 0.15
 
 
 def unpacked(data: Batch) -> tuple:
-    """What `Net` takes of a collated batch: nodes, graph, pooling."""
+    """Return the arguments of `Net` from a collated batch: nodes, graph, pooling."""
 
     def pool(x: Tensor) -> Tensor:
         return torch.cat(

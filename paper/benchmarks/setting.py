@@ -1,4 +1,4 @@
-"""What the benchmarks share: command line, data, machine, clocks that see children, printing.
+"""Parts that all benchmarks share: command line, data, machine, clocks that see children, printing.
 
 The parts of fcforge that need more than torch and numpy are imported where they are used, so that
 `bench.py` runs on a bare GPU machine.
@@ -224,7 +224,7 @@ class EpochTimer:
 
 
 def timed(work: Callable[[], Any], device: str = "cpu") -> tuple[Spent, Any]:
-    """What some work took, rounded to milliseconds, and what it gave."""
+    """Return the time of some work, rounded to milliseconds, and its result."""
     begun = now(device)
     results = work()
     return Spent(*(round(v, 3) for v in since(begun, device))), results
@@ -233,7 +233,7 @@ def timed(work: Callable[[], Any], device: str = "cpu") -> tuple[Spent, Any]:
 def whole_run(
     experiment: Experiment, device: str = "cpu", **how: Any
 ) -> tuple[Spent, int]:
-    """What a run took from reading its data to the last node, and its site trainings."""
+    """Return the time of a run from reading its data to the last node, and its site trainings."""
 
     from fcforge.experiments.run import open_store, prepare, run_experiment
 

@@ -70,7 +70,7 @@ GROUPS = ("female", "male", "under 15", "15 and over")
 
 
 def title(epsilon: float | None, keepers: bool) -> str:
-    """How a row is called."""
+    """Return the title of a row."""
     form = "two keepers" if keepers else "local"
     return f"{form}, exact" if epsilon is None else f"{form}, epsilon {epsilon:g}"
 
@@ -102,7 +102,7 @@ class World:
 
 
 def hospitals_of(part: Partition) -> int:
-    """How many hospitals learn."""
+    """Return the number of hospitals that learn."""
     return len(np.unique(part.site[part.rows[1]]))
 
 
@@ -135,7 +135,7 @@ def scored(part: Partition, site: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def placed(part: Partition, name: str) -> tuple[ContributionSpace, float]:
-    """The start of a plan and all the noise in its sum, in units of the sensitivity."""
+    """Return the base model of a plan and all noise in its sum, in units of the sensitivity."""
     epsilon, keepers = PLANS[name]
     people = len(part.rows[1])
     level = noise_per_subject(people, epsilon, DOSES if keepers else hospitals_of(part))
@@ -216,7 +216,7 @@ def area_of(inside: np.ndarray, outside: np.ndarray) -> float:
 def rows_of(
     part: Partition, start: ContributionSpace, people: np.ndarray
 ) -> np.ndarray:
-    """What people would add to the sum, (n, d + 1) without the count."""
+    """Return what n people would add to the sum, (n, d + 1), without the count."""
     each = part.factor(start, people)[:, 0]
     x = part.x[people]
     if start.gamma:
@@ -437,7 +437,7 @@ def write_csv(
 
 
 def commit() -> str:
-    """Of this checkout, or as the environment says where there is none."""
+    """Return the commit of this checkout, or that of the environment if there is none."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     output = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     return os.environ.get("FCFORGE_COMMIT", output)

@@ -137,7 +137,7 @@ def _promise(form: str, epsilon: str) -> str:
 
 
 def draw_sums() -> Figure:
-    """What each epsilon adds to the public head, by file and number of public people."""
+    """Draw the gain over the base model by epsilon, for each file and number of public people."""
     figure = Figure(figsize=(10, 5.6), layout="constrained")
     panels = figure.subplots(2, 3, sharex=True, sharey=True)
     for axes, (file, people) in zip(panels, PEOPLE.items(), strict=True):
@@ -187,7 +187,7 @@ INK = {
 
 
 def draw_worth() -> Figure:
-    """What a hospital gets: public head, what hospitals add to it, what privacy costs."""
+    """Draw a hospital's gain: the base model, the contributions, the cost of privacy."""
     figure = Figure(figsize=(6.6, 5.2), layout="constrained")
     panels = figure.subplots(2, 1, sharex=True)
     for panel, (file, people) in zip(panels, PEOPLE.items(), strict=True):

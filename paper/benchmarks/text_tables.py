@@ -165,7 +165,7 @@ def augmentation(path: Path) -> str:
 
 
 def moved(tables: Iterable[tuple[str, Finished, Finished]]) -> str:
-    """How far AAA moves where one of two look-alikes is not scored; tables that do not: left out.
+    """Return how far AAA moves if one of two duplicate scans is not scored, for the tables that move.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Hospitals, two aggregators and a start, without scans: what they send each other."""
+"""A base model, hospitals and two aggregators without scans, and the files that they exchange."""
 
 import contextlib
 
@@ -32,7 +32,7 @@ POLICY = Policy(
 
 
 def start_of(policy=POLICY):
-    """An exchange that nobody has given anything to."""
+    """Return an exchange without contributions."""
     root = record(records.BaseModelRecord, site="maker", signer="maker", policy=policy)
     return Exchange(root, (), {root.payload: ARRAYS})
 
@@ -46,7 +46,7 @@ def numbers_of(site):
 
 
 def shares_of(site, name="spring", exchange=START_EXCHANGE, **changes):
-    """The shares of a hospital by aggregator."""
+    """Return the shares of a hospital by aggregator."""
     said = {
         "site": site,
         "round": name,
@@ -71,7 +71,7 @@ def parsed(data):
 
 @contextlib.contextmanager
 def lists_in(folder):
-    """The open lists of rounds of both aggregators, by name."""
+    """Open the lists of rounds of both aggregators; yield them by name."""
     with contextlib.ExitStack() as stack:
         lists = {}
         for name in AGGREGATORS:
@@ -82,7 +82,7 @@ def lists_in(folder):
 
 
 def closed_by(aggregator, shares, lists, exchange=START_EXCHANGE):
-    """The result of one aggregator that closes a round, entered in its list."""
+    """Close a round for one aggregator, and enter it in its list."""
     mine = [one[aggregator] for one in shares]
     done = close(exchange, mine, key_of(aggregator), SIZE, lists[aggregator])
     lists[aggregator].publish(done.line, {})
@@ -90,13 +90,13 @@ def closed_by(aggregator, shares, lists, exchange=START_EXCHANGE):
 
 
 def closed_by_both(shares, lists, exchange=START_EXCHANGE):
-    """The exchange after both aggregators have closed a round."""
+    """Return the exchange after both aggregators have closed a round."""
     for aggregator in AGGREGATORS:
         exchange = closed_by(aggregator, shares, lists, exchange).exchange
     return exchange
 
 
 def aggregate_share_of(aggregator, shares, lists, exchange, noise=NOISE):
-    """What an aggregator makes of the shares of a closed round."""
+    """Return an aggregator's result for the shares of a closed round."""
     mine = [one[aggregator] for one in shares]
     return aggregate(exchange, mine, key_of(aggregator), noise, lists[aggregator])

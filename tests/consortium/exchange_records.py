@@ -1,4 +1,4 @@
-"""Small records of every kind, for tests of whatever reads or keeps them."""
+"""Small records of every kind, for tests of modules that read or store them."""
 
 from functools import cache
 
@@ -24,7 +24,7 @@ BUDGET = {
 
 @cache
 def key_of(name: str) -> Ed25519PrivateKey:
-    """The private key of somebody, the same in every test."""
+    """Return the private key of a name, the same in every test."""
     return Ed25519PrivateKey.from_private_bytes(sha256(name.encode()).encode()[:32])
 
 
@@ -120,7 +120,7 @@ CONTENT = {
 
 
 def record(kind, site="NYU", number=1, parents=(SHA,), signer="", **changes):
-    """A record of a kind, with some fields changed."""
+    """Return a record of a kind, with some fields changed."""
     if kind.is_root:
         number, parents = 0, ()
     key = key_of(signer) if signer else None

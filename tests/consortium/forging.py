@@ -33,7 +33,7 @@ MOST_ITEMS = 2  # of a list whose entries are changed one by one
 
 
 class Forgery(NamedTuple):
-    """A forged file: what was done, its lines and its arrays."""
+    """A forged file: a description of the change, its lines and its arrays."""
 
     what: str
     lines: tuple[bytes, ...]
@@ -41,7 +41,7 @@ class Forgery(NamedTuple):
     wrapped: Callable[[bytes], bytes] = bytes
 
     def packed(self) -> bytes:
-        """The bytes of the file, as somebody packs it who checks nothing."""
+        """Return the bytes of the file, packed without any check."""
         parts = {archive.RECORDS: b"".join(line + b"\n" for line in self.lines)}
         for digest, data in sorted(self.payloads.items()):
             parts[f"{archive.FOLDER}{digest}{archive.SUFFIX}"] = data
@@ -52,7 +52,7 @@ class Forgery(NamedTuple):
 
 
 def forgeries(exchange: Exchange, forger: str) -> Iterator[Forgery]:
-    """Every forgery of a file by one of its authors."""
+    """Yield every forgery of a file by one of its authors."""
     lines = tuple(r.line for r in archive.in_order(exchange.everything))
     payloads = dict(exchange.payloads)
     yield from _of_lines(lines, payloads)
@@ -74,7 +74,7 @@ def forgeries(exchange: Exchange, forger: str) -> Iterator[Forgery]:
 def _of_lines(
     lines: tuple[bytes, ...], payloads: dict[str, bytes]
 ) -> Iterator[Forgery]:
-    """Records dropped, repeated, in another order."""
+    """Yield files with records dropped, repeated or in another order."""
     for place in range(len(lines)):
         rest = lines[:place] + lines[place + 1 :]
         yield Forgery(f"line {place + 1} dropped", rest, payloads)
@@ -87,7 +87,7 @@ def _of_lines(
 
 
 def _of_zips(lines: tuple[bytes, ...], payloads: dict[str, bytes]) -> Iterator[Forgery]:
-    """Something beside the parts of the file."""
+    """Yield files with something beside their parts."""
     wraps = {
         "tail": lambda data: data + SCANS,
         "head": lambda data: SCANS + data,
@@ -117,7 +117,7 @@ def _added(
 
 
 def _swapped(value: Any, others: list[Any]) -> Iterator[tuple[str, Any]]:
-    """A record with one field of another."""
+    """Yield a record with one field of another record."""
     for other in others:
         for name in sorted(value.keys() & other.keys()):
             if value[name] != other[name]:
@@ -126,7 +126,7 @@ def _swapped(value: Any, others: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _posing(value: Any, forger: str) -> Iterator[tuple[str, Any]]:
-    """A record under the forger's own name, under another number, under a lookalike's name."""
+    """Yield a record under the forger's name, another number, or a name that looks alike."""
     yield "as mine", {**value, "site": forger}
     yield "as one more", {**value, "number": 77}
     for name in ("{}.", "{} ", "{}\u200b", "\u039d{}", "\u202e{}"):
@@ -136,7 +136,7 @@ def _posing(value: Any, forger: str) -> Iterator[tuple[str, Any]]:
 
 
 def _changed(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """A JSON value with one thing changed, at every place."""
+    """Yield a JSON value with one change, at every place."""
     name = ".".join(map(str, path)) or "record"
     for other in _others(value):
         yield f"{name} = {other!r:.40}", other
@@ -153,7 +153,7 @@ def _changed(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]
 
 
 def _others(value: Any) -> list[Any]:
-    """What a value is replaced by."""
+    """Return the values that replace a value."""
     if isinstance(value, bool):
         return [not value, int(value), None]
     if isinstance(value, int | float):
@@ -186,7 +186,7 @@ def _others(value: Any) -> list[Any]:
 
 
 def _signed(value: Any, forger: str) -> Iterator[tuple[str, bytes]]:
-    """The line as it is, and signed by the forger."""
+    """Yield the line as it is, and signed by the forger."""
     yield "signature left", _written(value)
     if isinstance(value, dict):
         named = {**value, "key": public_hex(key_of(forger))}
@@ -204,7 +204,7 @@ def _written(value: Any) -> bytes:
 def _of_arrays(
     lines: tuple[bytes, ...], payloads: dict[str, bytes], digest: str
 ) -> Iterator[Forgery]:
-    """Other arrays: under the old name, under their own, and in the record, too."""
+    """Yield files with other arrays: under the old name, under their own, and in the record, too."""
     rest = {name: data for name, data in payloads.items() if name != digest}
     for what, data in _other_arrays(payloads[digest]):
         new = sha256(data)
@@ -236,7 +236,7 @@ def _other_arrays(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def knowing(exchange: Exchange) -> Trust:
-    """Trust of somebody who knows the key of every author."""
+    """Return the trust of a reader who knows the key of every author."""
     ring = Keyring()
     for site, line in exchange.key_lines.items():
         if line[-1]:
@@ -247,7 +247,7 @@ def knowing(exchange: Exchange) -> Trust:
 def accepted(
     forgery: Forgery, exchange: Exchange, forger: str, trust: Trust, place: Any
 ) -> str:
-    """What a forged file says of others that they did not say; empty where it is refused.
+    """Return statements in the name of others that a forged file smuggles in; empty if it is refused.
 
     Whatever else it raises is a traceback that somebody would see.
     """

@@ -1,4 +1,4 @@
-"""Six people, an entry of them, and a ledger for it."""
+"""Six people, a ledger entry of them, and a ledger."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def entry(people=PEOPLE, epsilon=1.0, delta=1e-6, site="NYU", number=1, **more):
 
 
 def opened(place, key=None, site="NYU"):
-    """A ledger that is begun where there is none, or where its first line was cut off."""
+    """Open a ledger; begin it if there is none, or if its first line was cut off."""
     begun = Path(place).exists() and b"\n" in Path(place).read_bytes()
     new = None if begun else Ledger.new(site, key)
     return Ledger.open(place, key, new=new)

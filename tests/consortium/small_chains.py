@@ -38,7 +38,7 @@ def cohort(n_sites: int = 3) -> Cohort:
 
 
 def quick(method: str) -> LearnerSpec:
-    """The smallest learner of a method; the linear model where it works."""
+    """Return the smallest learner of a method, on the linear model if that works."""
     if method in QUICK:
         return QUICK[method]
     cls = METHODS[method]
@@ -54,7 +54,7 @@ def settings(method: str, **rest) -> ChainSettings:
 
 
 def joined(exchange: Exchange, site: str, key=None, data: Cohort | None = None):
-    """The exchange after one more site, and the entry of its people."""
+    """Return the exchange after one more site, and the entry of its people."""
     chain = exchange.model
     own = split_site(data or cohort(), site, chain.settings.seed)
     after, entry = chain.after(own)
@@ -62,7 +62,7 @@ def joined(exchange: Exchange, site: str, key=None, data: Cohort | None = None):
 
 
 def chained(method: str, sites: tuple[str, ...] = SITES[:1], **rest) -> list[Exchange]:
-    """One exchange per site, each made from the last one's records and arrays."""
+    """Return one exchange per site, each made from the records and arrays of the one before."""
     made = [
         empty_chain(settings(method, **rest), Target(classes=("TC", "ASD")), sites[0])
     ]
@@ -73,7 +73,7 @@ def chained(method: str, sites: tuple[str, ...] = SITES[:1], **rest) -> list[Exc
 
 @cache
 def first_state(method: str) -> State:
-    """What the first hospital hands on."""
+    """Return the state that the first hospital hands on."""
     own = settings(method)
     site = split_site(cohort(), SITES[0], own.seed)
     step = SiteStep(own, (), empty_state(N_ROIS), site)

@@ -1,4 +1,4 @@
-"""A small exchange: a base model of simulated sites, hospitals, what they give."""
+"""A small exchange: a base model of simulated sites, hospitals, and their contributions."""
 
 from dataclasses import asdict
 from functools import cache
@@ -57,7 +57,7 @@ def request(site: str, **asked) -> ContributeRequest:
 
 
 def learned(exchange, site, private=None, signer="", cohort=None, **asked):
-    """One hospital's step, nothing written."""
+    """Return one hospital's contribution; nothing is written."""
     mine = (cohort or people()).select_sites([site])
     key = key_of(signer) if signer else None
     home = private or Ledger(Path("fcforge.private"))
@@ -67,7 +67,7 @@ def learned(exchange, site, private=None, signer="", cohort=None, **asked):
 
 @cache
 def given(site: str, signer: str = "", epsilon: float = 1.0):
-    """The step of a site around the start (noise is secret: made once per test session)."""
+    """Return the contribution of a site to the base model, made once per test session."""
     return learned(start(), site, signer=signer, epsilon=epsilon)
 
 
@@ -81,7 +81,7 @@ def all_given(signed: bool = False) -> Exchange:
 
 @cache
 def data_file(folder: Path, cohort: Cohort | None = None) -> Path:
-    """People as a file that commands read."""
+    """Write people as a file that commands read; return its path."""
     who = people() if cohort is None else cohort
     rows, columns = np.triu_indices(R, 1)
     place = folder / "people.npz"

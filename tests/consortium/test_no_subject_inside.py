@@ -27,7 +27,7 @@ def training_subjects(n_sites: int) -> np.ndarray:
 
 
 def exact_hits(data: bytes, fc: np.ndarray, run: int = 6) -> int:
-    """How many subjects have `run` neighbouring numbers of their FC or Fisher z in the bytes."""
+    """Return how many subjects have `run` neighbouring numbers of FC or Fisher z in the bytes."""
     rows, columns = np.triu_indices(N_ROIS, 1)
     found = 0
     for matrix in fc.astype(np.float64):

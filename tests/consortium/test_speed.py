@@ -1,4 +1,4 @@
-"""What an exchange costs: seconds of processor time, with limits far above what was measured."""
+"""Cost of an exchange: processor seconds, with limits far above the measured ones."""
 
 import time
 from functools import cache

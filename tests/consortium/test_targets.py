@@ -1,4 +1,4 @@
-"""Three diagnoses, and a number, from the start to predictions: as hospitals type it."""
+"""Three diagnoses, and a number, from base model to predictions, as hospitals type it."""
 
 import csv
 import io
@@ -72,7 +72,7 @@ def run(*asked):
 
 @pytest.fixture(scope="module", params=["three", "age"])
 def world(request, tmp_path_factory):
-    """A signed start with aggregators, three hospitals' releases merged, and who is tested."""
+    """A signed base model with aggregators, three contributions merged, and the tested people."""
     folder = tmp_path_factory.mktemp(request.param)
     three = request.param == "three"
     label = {} if three else {"label": None}
@@ -290,7 +290,7 @@ def test_a_threshold_of_two_classes_is_for_nothing_else(world, tmp_path):
 
 
 def test_who_is_left_out_for_another_diagnosis_is_told(world, tmp_path):
-    """Three groups are the start's: a fourth diagnosis is not learned, and not silently."""
+    """The base model has three groups: a fourth diagnosis is refused by name."""
     if not world.three:
         pytest.skip("of an age nobody has another diagnosis")
     words = WORDS[people().y].astype("U4")
@@ -351,7 +351,7 @@ def test_two_classes_are_written_as_before():
 
 
 def test_arrays_of_another_number_of_columns_are_refused(world):
-    """A start of three classes cannot pass for one of two, nor the other way round."""
+    """A base model of three classes cannot pass for one of two, nor the other way round."""
     found = open_exchange(world.folder / "start.fcx")
     policy = found.root.policy.changed(number=None, others=("x", "y"))
     forged = found.root.changed(policy=policy, key="", signature="")

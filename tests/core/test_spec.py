@@ -1,4 +1,4 @@
-"""What crosses borders: batches, seals, specs and their keys."""
+"""Values that pass between packages: batches, seals, specs and their keys."""
 
 from dataclasses import replace
 

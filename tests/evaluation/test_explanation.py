@@ -1,4 +1,4 @@
-"""What an explanation says: sums, tables, networks, nilearn's matrices, which edges are stable."""
+"""Content of an explanation: sums, tables, networks, nilearn's matrices, stable edges."""
 
 import numpy as np
 import pandas as pd

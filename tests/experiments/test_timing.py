@@ -1,4 +1,4 @@
-"""What a dry run promises: time of the right size, disk as it is then used."""
+"""Estimates of a dry run: time of the right size, disk as it is then used."""
 
 import tempfile
 import time

@@ -165,7 +165,7 @@ def test_parts_are_the_whole(monkeypatch) -> None:
 
 @pytest.mark.parametrize("spread", [None, 0.3, 1.5])
 def test_matrix_products_find_what_eigendecompositions_find(small_site, spread) -> None:
-    """What a GPU does (fixed point, matrix exponential) against what a CPU does (Newton, eigh)."""
+    """Compare the GPU's way (fixed point, matrix exponential) with the CPU's (Newton, eigh)."""
     x = off_log(small_site.fc[:12])
     if spread is not None:
         x = spread * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))

@@ -24,7 +24,7 @@ def preprocess_command(*, say: Callable[[str], None], **options: Any) -> int:
 
 
 def _code(work: Callable[[], int], say: Callable[[str], None]) -> int:
-    """What `work` returns; each line that it says to stderr goes to `say`."""
+    """Return the result of `work`; each line that it prints to stderr goes to `say`."""
     written = StringIO()
     try:
         with redirect_stderr(written):

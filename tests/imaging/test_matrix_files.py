@@ -55,7 +55,7 @@ def fc_of(n_rois: int = 6, seed: int = 0) -> np.ndarray:
 
 
 def attempt(path: Path, read: Callable[[], np.ndarray]) -> np.ndarray | None:
-    """What `read` gives, or None when it raised a DataError (that names the file)."""
+    """Return the result of `read`, or None if it raised a DataError (that names the file)."""
     try:
         return read()
     except DataError as error:
@@ -82,7 +82,7 @@ def test_roundtrip(suffix, matrix, tmp_path):
 @quick
 @given(data=st.data())
 def test_truncation_is_a_data_error_or_harmless(suffix, data, tmp_path):
-    """Whatever is cut off: the same FC, or a DataError; no other exception, no wrong FC."""
+    """A file cut off anywhere gives the same FC or a DataError; no other exception, no wrong FC."""
     whole = write(tmp_path / f"whole{suffix}", fc_of()).read_bytes()
     cut = data.draw(st.integers(0, len(whole) - 1))
     path = tmp_path / f"cut{suffix}"

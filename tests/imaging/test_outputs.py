@@ -1,4 +1,4 @@
-"""What is written: names, sidecars, tables, fingerprints; nothing foreign is touched."""
+"""Written files: names, sidecars, tables, fingerprints; foreign files are not touched."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is done for speed alone leaves things as they were."""
+"""Settings made for speed are restored afterwards."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What is measured about people: means over sites, and ages and sexes found by row number."""
+"""Measurements of people: means over sites, and ages and sexes found by row number."""
 
 import numpy as np
 import people

@@ -83,7 +83,7 @@ def test_probabilities_stay_close_however_tight_they_lie(spread):
 
 
 def test_places_are_those_of_the_sorted_ids(tmp_path, monkeypatch):
-    """Whatever the order of the file: its list of ids is published by its hash."""
+    """The list of ids is published by its hash, which does not depend on the order of the file."""
     monkeypatch.setenv("FCFORGE_DATA", str(tmp_path))
     np.savez(tmp_path / "d.npz", subject_id=np.array([50003, 51000, 50002]))
     there = Component("folder", {"path": "/elsewhere/d.npz", "sites": ["NYU"]})

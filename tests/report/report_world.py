@@ -165,7 +165,7 @@ def portraits(rows: Sequence[str] = ("real", "mine"), n_rois: int = 12) -> Portr
 
 
 def make_judged(folder: Path) -> None:
-    """What `fcforge judge` leaves of two generators."""
+    """Write the results of `fcforge judge` for two generators."""
     folder.mkdir(parents=True)
     write_portraits(folder, portraits())
     numbers = {"psd_share": 1.0, "warnings": []}

@@ -1,4 +1,4 @@
-"""What is said of a run: what a reader must know, and what was run, for a paper."""
+"""Sentences about a run: warnings for readers, and a methods text for a paper."""
 
 from dataclasses import replace
 

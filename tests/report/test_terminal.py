@@ -1,4 +1,4 @@
-"""What commands print, word by word; no foreign name adds a line or an escape."""
+"""Printed output of commands, word by word; no foreign name adds a line or an escape."""
 
 import json
 from dataclasses import asdict, replace
