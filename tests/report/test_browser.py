@@ -332,10 +332,10 @@ def test_the_table_of_subjects_is_sorted_by_a_click(browser, pages):
     table = next(
         t
         for t in browser.find_elements(By.CSS_SELECTOR, "table.results")
-        if "participant_id" in t.text
+        if t.text.startswith("Subject")
     )
     heads = table.find_elements(By.CSS_SELECTOR, "thead th")
-    heading = next(h for h in heads if h.text.startswith("mean_fd"))
+    heading = next(h for h in heads if h.text.startswith("Framewise displacement, mm"))
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", heading)
     heading.click()
     first = table.find_element(By.CSS_SELECTOR, "tbody tr")
