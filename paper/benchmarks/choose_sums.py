@@ -1,7 +1,7 @@
 """Choose how a release speaks about all directions, on public people alone, by a committed rule.
 
 usage: python paper/benchmarks/choose_sums.py [--partitions 40]
-           [--out paper/results/choose_sums.json]
+           [--out paper/choices/sums.json]
 
 Read from each file: the public sites alone (everybody but NYU, UM, USM and UCLA, whose subjects
 are dropped before anything is computed). Their sites are dealt at random into about 200 public
@@ -147,7 +147,7 @@ def alone(number: int, base: SpaceSettings, trials: dict) -> dict[str, dict]:
 
 def main() -> None:
     args = options(
-        __doc__, partitions=40, round=1, out=ROOT / "paper/results/choose_sums.json"
+        __doc__, partitions=40, round=1, out=ROOT / "paper/choices/sums.json"
     )
     if args.round == 3:
         about = alone(args.partitions, SECOND, LOWER)

@@ -8,7 +8,7 @@ paper/RESULTS.md and the pages of docs/results are rendered from the templates o
 
 Another page asks for a table between two comments; what stands between them is replaced:
 
-    <!-- table main_529 beside -->  ...  <!-- end -->
+    <!-- table sums curve abide1_aal116.npz 200 -->  ...  <!-- end -->
 
 Beside the tables every NAME.npz gives NAME.csv with all columns, and the figures of docs/images are
 drawn. Numbers are rounded twice (`fcforge.core.formatting.rounded`): every CPU writes the same bytes.
@@ -18,7 +18,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_all_start_methods, get_context
@@ -34,10 +34,9 @@ sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
 import paper_tables  # noqa: E402
 import sums_tables  # noqa: E402
-import text_tables  # noqa: E402
-from pages import Pages  # noqa: E402
-from paper_tables import Finished, shown, split  # noqa: E402
-from scores import look_alikes, read_table  # noqa: E402
+from pages import PORTRAITS, Pages  # noqa: E402
+from paper_tables import Finished  # noqa: E402
+from scores import read_table  # noqa: E402
 
 from fcforge.evaluation.tables import Row  # noqa: E402
 from fcforge.report.results_table import rows_csv  # noqa: E402
@@ -49,105 +48,36 @@ MARKED = re.compile(r"(<!-- table (\S+) (.*?) -->\n)(.*?)(<!-- end -->)", re.DOT
 
 @cache
 def read(name: str) -> tuple[Finished, dict[str, Any]]:
-    """A table of paper/results/ as pages show it, and what was told about it."""
-    table, about = read_table(RESULTS / f"{name}.npz")
-    return shown(table), about
+    """Return a table of paper/results, and what was told about it."""
+    return read_table(RESULTS / f"{name}.npz")
+
+
+def table_names() -> list[str]:
+    """Return the tables of paper/results, the largest first."""
+    files = sorted(RESULTS.glob("*.npz"), key=lambda path: -path.stat().st_size)
+    return [path.stem for path in files if not path.stem.endswith(PORTRAITS)]
 
 
 @cache
 def tables() -> dict[str, Finished]:
-    """Tables of paper/results/ by name, the largest first."""
-    files = sorted(RESULTS.glob("*.npz"), key=lambda path: -path.stat().st_size)
-    return {path.stem: read(path.stem)[0] for path in files}
-
-
-def as_run_and_shown() -> Iterator[tuple[str, Finished, Finished]]:
-    """Every table as it was run, and as pages show it: two scans of one person scored once."""
-    for name in sorted(tables()):
-        table, about = read(name)
-        if look_alikes(about["experiment"]):
-            as_run = read_table(RESULTS / f"{name}.npz", as_run=True)[0]
-            yield name, shown(as_run), table
-
-
-def moved() -> str:
-    """Return how scoring two scans as one changes tables, and which were trained without the second."""
-    changed = text_tables.moved(as_run_and_shown())
-    whole = [
-        f"`{name}`"
-        for name in sorted(tables())
-        if read(name)[1]["experiment"]["dataset"]["params"].get("leave_out")
-    ]
-    return f"{changed}\n\nTrained without the second scan: {', '.join(whole)}."
-
-
-def _about(name: str) -> str:
-    table, about = read(name)
-    file = name.partition("+")[0]
-    for run in ("_again", "_before", "_first"):
-        file = file.removesuffix(run)
-    where = f"`paper/experiments/{file}.toml`"
-    commit = about["commit"] if " " in about["commit"] else about["commit"][:10]
-    return f"{where}: {table.about()}; commit {commit}."
-
-
-def _listed(text: str, by: str) -> tuple[str, list[str]]:
-    """``one: some; more`` as (one, [some, more])."""
-    one, _, rest = text.partition(": ")
-    return one, split(rest, by)
+    """Return the tables of paper/results by name, the largest first."""
+    return {name: read(name)[0] for name in table_names()}
 
 
 VIEWS: Mapping[str, Callable[[str, str], str]] = {
-    "about": lambda name, _: _about(name),
-    "against": lambda name, rest: paper_tables.against(
-        name, *_listed(rest, ";"), tables()
-    ),
-    "augmentation": lambda name, _: text_tables.augmentation(RESULTS / f"{name}.json"),
-    "augmented": lambda name, rest: paper_tables.augmented(
-        RESULTS / f"{name}.json", *_listed(rest, ",")
-    ),
     "by_hospitals": sums_tables.by_hospitals,
     "by_rois": sums_tables.by_rois,
     "costs": sums_tables.costs,
     "curve": sums_tables.curve,
     "fits": sums_tables.fits,
     "groups": sums_tables.groups,
-    "honest": sums_tables.honest,
     "in_orders": sums_tables.in_orders,
     "many": sums_tables.many,
     "ran": sums_tables.about,
-    "beside": lambda name, _: paper_tables.beside(name, tables()),
-    "grid": lambda name, rest: text_tables.grid(name, rest, tables()),
-    "judged": lambda name, rest: paper_tables.judged(
-        RESULTS / f"{name}.json", split(rest)
-    ),
-    "leaks": lambda name, _: text_tables.leaks(name, tables()),
-    "leaks_minus": lambda name, rest: text_tables.leaks_minus(name, rest, tables()),
-    "moved": lambda *_: moved(),
-    "own": lambda name, _: text_tables.own_threshold(RESULTS / f"{name}.json"),
-    "own_order": lambda name, rest: text_tables.own_order(name, rest, tables()),
-    "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
-    "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
-    "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),
-    "sites": lambda name, _: paper_tables.sites(name, tables()),
-    "spearman": lambda name, _: paper_tables.spearman(name, tables()),
+    "template": lambda _, rest: RESULT_PAGES.render(rest).rstrip(),
     "two_sets": lambda name, rest: paper_tables.two_sets(name, rest, tables()),
-    "twice": lambda name, rest: text_tables.twice(name, split(rest, ";"), tables()),
-    "studies": lambda name, rest: text_tables.studies(RESULTS / f"{name}.json", rest),
-    "stages": lambda name, _: paper_tables.stages(name, tables()),
 }
-
-
-SLOW = (
-    "against",
-    "paired",
-    "two_sets",
-    "beside",
-    "leaks",
-    "leaks_minus",
-    "order",
-    "stages",
-)
+SLOW = ("two_sets", "template")
 
 
 def pages() -> list[Path]:
@@ -199,6 +129,7 @@ def make(jobs: int) -> dict[Path, str]:
         tables().values(), side_by_side(jobs, rows_of, tables()), strict=True
     ):
         vars(table)["rows"] = rows  # as if computed here
+    RESULT_PAGES.use({name: read(name) for name in tables()})
     asked = {
         match.group(2, 3)
         for page in pages()
@@ -246,7 +177,7 @@ def main() -> int:
 
         for path, text in made.items():
             path.write_text(text)
-        draw(tables(), IMAGES)
+        draw(RESULTS, IMAGES)
     return int(args.check and bool(stale))
 
 

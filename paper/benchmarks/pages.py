@@ -18,21 +18,36 @@ from typing import Any
 
 import jinja2
 import numpy as np
-from paper_tables import KEYS, Finished, Runs, differences, markdown, numbers
+from paper_tables import (
+    KEYS,
+    Finished,
+    Runs,
+    differences,
+    grid,
+    markdown,
+    numbers,
+    studies,
+)
+from scipy.stats import t
 from scores import read_table
 
-from fcforge.core.formatting import number, p_value
+from fcforge.core.estimate import Estimate
+from fcforge.core.formatting import number, p_value, with_interval
 from fcforge.core.result import RunResult
+from fcforge.evaluation.columns import NUMBER_COLUMNS, columns_of
 from fcforge.evaluation.comparison import Comparer, Comparison
 from fcforge.evaluation.forgetting import finite
+from fcforge.evaluation.generator_quality.summary import published
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "paper" / "pages"
 DESTINATIONS = {"RESULTS": ROOT / "paper" / "RESULTS.md"}
 NEEDS = re.compile(r"\{# needs:(.*?)#\}")
 MAJORITY = ("majority class", "majority class of each site")
-HIDDEN = ("render", "pages", "results", "n_draws")
+HIDDEN = ("render", "pages", "results", "n_draws", "use")
+PORTRAITS = "_portraits"  # ends the name of a file with typical FC matrices
 OWN = "AAA, own threshold"
+COLUMN_KEYS = {c.title: c.key for c in NUMBER_COLUMNS} | KEYS
 
 
 def with_own_threshold(run: RunResult) -> RunResult:
@@ -93,6 +108,12 @@ class Pages:
             for name in names
         )
 
+    def missing(self) -> list[str]:
+        """Return the tables of run_tables.toml whose scores are not stored."""
+        text = Path(__file__).with_name("run_tables.toml").read_text()
+        portions = tomllib.loads(text)["portions"].values()
+        return [name for names in portions for name in names if not self.have(name)]
+
     def table_of(self, name: str) -> Finished:
         """Return a table's runs."""
         return self._read(name)[0]
@@ -113,22 +134,53 @@ class Pages:
             self._own[name] = replace(table, groups=groups)
         return self._own[name]
 
+    def use(self, tables: Mapping[str, tuple[Finished, Mapping[str, Any]]]) -> None:
+        """Take tables that were read already, with the rows that they have computed."""
+        same = {k: v for k, v in tables.items() if v[0].n_draws == self.n_draws}
+        self._tables.update(same)
+
     def learners(self, name: str) -> list[str]:
         """Return the learners of a table in the order of its config."""
         return list(self.table_of(name).groups)
 
     # -- numbers -------------------------------------------------------------------------------
     def value(self, name: str, learner: str, column: str = "AAA") -> str:
-        """Return one number of a learner."""
-        table = self._with_own(name) if column == OWN else self.table_of(name)
-        key = "aaa" if column == OWN else KEYS[column]
+        """Return one number of a learner; a column may end with ", own threshold"."""
+        own = column.endswith(", own threshold")
+        table = self._with_own(name) if own else self.table_of(name)
+        key = COLUMN_KEYS[column.removesuffix(", own threshold")]
         return number(table.rows[learner].estimates[key].value)
+
+    def by_threshold(self, name: str, one: str, other: str) -> str:
+        """Return how much smaller a gain in AAA is once each site has its own threshold."""
+        found = self._threshold_part(name, one, other)
+        low, high = number(found.low, sign=True), number(found.high, sign=True)
+        return f"{number(found.value, sign=True)} [{low}, {high}]"
+
+    def explained(self, name: str, one: str, other: str) -> str:
+        """Return whether the threshold explains a gain in AAA, and what is left of it."""
+        if self._threshold_part(name, one, other).low <= 0:
+            return "not established"
+        left = self.verdict(name, one, other, "own")
+        return {
+            "is above": "in part",
+            "cannot be told from": "yes, nothing beyond chance is left",
+            "is below": "yes, and the rest is a loss",
+        }[left]
+
+    def _threshold_part(self, name: str, one: str, other: str) -> Estimate:
+        tables = self.table_of(name), self._with_own(name)
+        common, own = (
+            tuple([r for r in t.groups[k] if finite(r)] for k in (one, other))
+            for t in tables
+        )
+        return Comparer().change(common, own)
 
     def best(self, name: str, *without: str) -> str:
         """Return the learner with the highest AAA, majority classes and some others left out."""
-        rows = self.table_of(name).rows
-        asked = [k for k in rows if k not in (*MAJORITY, *without)]
-        return max(asked, key=lambda k: rows[k].estimates["aaa"].value)
+        table = self.table_of(name)
+        asked = [k for k in table.groups if k not in without]
+        return max(asked, key=lambda k: table.rows[k].estimates["aaa"].value)
 
     def _compared(
         self, name: str, one: str, other: str, metric: str = "accuracy"
@@ -224,6 +276,76 @@ class Pages:
         ]
         return markdown(["learner", *heads], lines)
 
+    def pairs(
+        self,
+        name: str,
+        asked: Sequence[str],
+        metrics: Mapping[str, str] = {"AAA": "accuracy", "AUROC": "auroc"},
+    ) -> str:
+        """Return differences "one learner minus another" in some metrics, by their heads.
+
+        p-values are Holm's; they are those of permutations over subjects, for accuracy and AUROC.
+        """
+        groups = self.table_of(name).groups
+        two = {text: text.split(" minus ") for text in asked}
+        runs = {text: (groups[a], groups[b]) for text, (a, b) in two.items()}
+        columns = [differences(runs, metric) for metric in metrics.values()]
+        lines = [[text, *(x for c in columns for x in _cells(c[text]))] for text in two]
+        heads = [h for head in metrics for h in (f"{head} [95 %]", "p (Holm)")]
+        return markdown(["difference", *heads], lines)
+
+    def columns(self, name: str) -> str:
+        """Return every shown column of a table whose target is a number or several classes."""
+        rows = self.table_of(name).rows
+        kind = next(iter(rows.values())).kind
+        shown = [c for c in columns_of(kind) if c.shown and not c.key.startswith("for")]
+        lines = []
+        for learner, row in rows.items():
+            cells = [row.estimates[c.key] for c in shown]
+            texts = [
+                with_interval(e.value, e.low, e.high) if np.isfinite(e.value) else ""
+                for e in cells
+            ]
+            lines.append([learner, *texts])
+        return markdown(["learner", *(c.title for c in shown)], lines)
+
+    def grid(self, name: str, chosen: str) -> str:
+        """Return AAA over the grid of three loss weights, and the place of one point in it."""
+        return grid(name, chosen, {name: self.table_of(name)})
+
+    def studies(self, name: str, title: str) -> str:
+        """Return one table of a file of studies: learners by columns, means with intervals."""
+        return studies(self.results / f"{name}.json", title)
+
+    def found(self, name: str, title: str) -> Any:
+        """Return what a file of studies holds under a title."""
+        return self._studies(name)["found"][title]
+
+    def told(self, name: str, title: str) -> bool:
+        """Return whether a file of studies holds something under a title."""
+        return title in self._studies(name)["found"]
+
+    def cell(self, name: str, title: str, row: str, column: str) -> str:
+        """Return one mean of a table of a file of studies."""
+        return number(self.found(name, title)[row][column]["mean"])
+
+    def plain(self, value: float) -> str:
+        """Return a number with three decimals."""
+        return number(value)
+
+    def ran(self, name: str) -> str:
+        """Return command, commit and machine of a file of studies."""
+        told = self._studies(name)
+        machine = ", ".join(
+            str(told["machine"][key])
+            for key in ("cpu", "cores", "torch")
+            if key in told["machine"]
+        )
+        return f"`{told['command']}`; commit {told['commit'][:10]}; {machine}."
+
+    def _studies(self, name: str) -> Any:
+        return json.loads((self.results / f"{name}.json").read_text())
+
     def own_table(self, name: str, learners: Sequence[str], reference: str) -> str:
         """Return learners minus a reference in AAA, in AAA with own thresholds, and in AUROC."""
         lines = []
@@ -300,8 +422,13 @@ class Pages:
         about = json.loads((self.results / f"{name}.json").read_text())
         return f"Config `paper/experiments/{name}.toml`; {about['machine']}; commit {about['commit'][:10]}."
 
-    def judged(self, name: str, columns: Mapping[str, str]) -> str:
-        """Return means over sites and seeds of some measures, by generator."""
+    def judged(
+        self, name: str, columns: Mapping[str, str], classifier: str = ""
+    ) -> str:
+        """Return means over sites and seeds of some measures, by generator.
+
+        With a classifier the paper's numbers of augmentation stand in a last column.
+        """
         means = self._judged_means(name)
         lines = [
             [
@@ -313,7 +440,12 @@ class Pages:
             ]
             for row, results in means.items()
         ]
-        return markdown(["generator", *columns], lines)
+        if not classifier:
+            return markdown(["generator", *columns], lines)
+        lines = [[*line, published(classifier, line[0])] for line in lines]
+        return markdown(
+            ["generator", *columns, f"paper's {' / '.join(columns)}"], lines
+        )
 
     def _judged_means(self, name: str) -> dict[str, dict[str, float]]:
         about = json.loads((self.results / f"{name}.json").read_text())
@@ -328,6 +460,51 @@ class Pages:
             for row, results in values.items()
         }
 
+    def augmented_apart(self, name: str, classifiers: Mapping[str, str]) -> str:
+        """Return how often adding synthetic subjects changed a classifier's accuracy, e.g. "2 of 30"."""
+        rows = [row for row in self._judged_means(name) if row != "real"]
+        return self.ablation_apart(name, classifiers, dict.fromkeys(rows, "real"))
+
+    def ablation_apart(
+        self, name: str, classifiers: Mapping[str, str], rows: Mapping[str, str]
+    ) -> str:
+        """Return how many pairs of row and classifier differ in accuracy from a reference row.
+
+        Differences are averaged over sites; one counts where the 95 % interval of its mean over
+        seeds (t distribution) excludes zero.
+
+        Parameters
+        ----------
+        name : str
+        classifiers : mapping
+            Keys of classifiers in the records, by title.
+        rows : mapping
+            The row to compare with, by row.
+        """
+        values: dict[tuple[str, str], dict[int, list[float]]] = {}
+        for record in self._studies(name)["records"]:
+            for key in classifiers.values():
+                value = record["numbers"].get(f"aug_{key}_acc")
+                if value is not None:
+                    seeds = values.setdefault((record["row"], key), {})
+                    seeds.setdefault(record["seed"], []).append(value)
+        pairs = [(row, key) for row in rows for key in classifiers.values()]
+        apart = 0
+        for row, key in pairs:
+            ours, theirs = values[row, key], values[rows[row], key]
+            gaps = [np.mean(ours[k]) - np.mean(theirs[k]) for k in ours]
+            error = np.std(gaps, ddof=1) / np.sqrt(len(gaps))
+            apart += int(abs(np.mean(gaps)) > t.ppf(0.975, len(gaps) - 1) * error)
+        return f"{apart} of {len(pairs)}"
+
+    def judged_value(self, name: str, row: str, key: str) -> str:
+        """Return the mean of one measure of a generator over sites and seeds."""
+        return number(self._judged_means(name)[row][key])
+
+    def picture(self, name: str) -> bool:
+        """Return whether typical FC matrices of a table of generators are stored."""
+        return self.have(f"{name}{PORTRAITS}")
+
     # -- rendering -----------------------------------------------------------------------------
     def pages(self) -> dict[str, Path]:
         """Return the file of every page whose tables exist, by template."""
@@ -339,6 +516,10 @@ class Pages:
                 to = ROOT / "docs" / "results" / f"{stem}.md"
                 results[path.name] = DESTINATIONS.get(stem, to)
         return results
+
+    def exists(self, page: str) -> bool:
+        """Return whether all tables of a page exist, by the name of its template."""
+        return f"{page}.md.j2" in self.pages()
 
     def render(self, template: str) -> str:
         """Return the text of a page."""

@@ -4,9 +4,8 @@
 
 Writes paper/results/people.json. Scores are those of paper/results/*.npz, as pages show them; ages,
 sexes and head motion come from the data files, in which a subject is found by its place in the
-sorted list of ids. `make tables` puts them into docs/results/people.md. Two numbers that pages
-quote are measured here, too: how much wider intervals are than those over subjects alone, and
-FORGE - Base over twenty sites in standard errors. Probabilities are stored to about 0.01 on
+sorted list of ids. `make tables` puts them into docs/results/people.md. A table whose scores are not
+stored is left out. Probabilities are stored to about 0.01 on
 average, so that the ends of a bin or a threshold other than 0.5 may take a person in or out.
 """
 
@@ -15,13 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "paper" / "benchmarks"), str(ROOT / "src")]
 
 import numpy as np  # noqa: E402
-from paper_tables import Finished, differences  # noqa: E402
 from run_tables import EXPERIMENTS, commit  # noqa: E402
 from scores import places, read_table  # noqa: E402
 from sklearn.linear_model import RidgeClassifier  # noqa: E402
@@ -33,7 +30,6 @@ from fcforge.core.estimate import Estimate  # noqa: E402
 from fcforge.core.result import RunResult  # noqa: E402
 from fcforge.data.datasets import load_dataset  # noqa: E402
 from fcforge.data.edges import upper_from_fc  # noqa: E402
-from fcforge.evaluation import resampling  # noqa: E402
 from fcforge.evaluation.calibration import calibration_tables  # noqa: E402
 from fcforge.evaluation.motion import motion_rows  # noqa: E402
 from fcforge.evaluation.random_effects import further_site  # noqa: E402
@@ -156,6 +152,8 @@ def measured() -> dict[str, Any]:
         results[f"{name} / people"] = {k: len(people) for k, people in groups.items()}
         print(name, flush=True)
     for name, learners in SITE_LEVEL.items():
+        if not (ROOT / "paper" / "results" / f"{name}.npz").is_file():
+            continue
         study = site_level(name, learners)
         results[f"{name} / {study.title}"] = study_json(study.rows)
         print(name, flush=True)
@@ -163,36 +161,7 @@ def measured() -> dict[str, Any]:
         results[f"{name} / motion alone"] = motion_alone(name, settings)
         results[f"{name} / site prediction"] = site_prediction(name)
         print(name, flush=True)
-    results["checks / intervals wider than over subjects alone, median"] = widening()
-    results["checks / twenty sites, FORGE minus Base, standard errors"] = (
-        standard_errors()
-    )
     return results
-
-
-def widening(name: str = "main_gcn_529") -> float:
-    """Return how much wider intervals of AAA become if trainings are resampled, too."""
-    table, _ = read_table(ROOT / "paper" / "results" / f"{name}.npz")
-    ones = {"training_weights": lambda runs, n, *_: np.ones((len(runs), n))}
-    ratios = []
-    for title, runs in table.groups.items():
-        both = _width(title, runs)
-        with patch.multiple(resampling, **ones):
-            ratios.append(both / _width(title, runs))
-    return float(np.median(ratios))
-
-
-def _width(title: str, runs: Sequence[RunResult]) -> float:
-    row = Finished({title: runs}, {}).rows[title].estimates["aaa"]
-    return row.high - row.low
-
-
-def standard_errors() -> float:
-    """Distance of FORGE - Base from zero over twenty sites, in standard errors of its interval."""
-    table, _ = read_table(ROOT / "paper" / "results" / "twenty_sites.npz")
-    pair = table.groups["FORGE (Gaussian)"], table.groups["Base"]
-    results = differences({"one": pair})["one"]
-    return results.difference / ((results.high - results.low) / (2 * 1.959964))
 
 
 def main() -> None:

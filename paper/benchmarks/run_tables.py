@@ -31,6 +31,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from fcforge.core.component import Component
@@ -566,8 +568,15 @@ def read_judged(
     )
     portraits = folder / sites[0] / "portraits.npz"
     if portraits.is_file():
-        (results / f"{name}_portraits.npz").write_bytes(portraits.read_bytes())
+        write_small_portraits(portraits, results / f"{name}_portraits.npz")
     print(f"{name}: {len(records)} records")
+
+
+def write_small_portraits(path: Path, to: Path) -> None:
+    """Keep what the picture of synthetic FC shows of a file of portraits, in two bytes a value."""
+    with np.load(path, allow_pickle=False) as found:
+        fc = {k: found[k].astype(np.float16) for k in ("control", "patient")}
+        np.savez_compressed(to, rows=found["rows"], where=found["where"], **fc)
 
 
 def rounded(value: Any) -> Any:

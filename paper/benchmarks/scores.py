@@ -16,11 +16,15 @@ largest with which all its |z| are below :math:`z_m`. Different scores of a cell
 where they would share a number. Test parts of more than 60 subjects take two bytes (m = 32767).
 All that was said of one subject lies together: it is alike, and packs well.
 
+Predictions of a number are kept in thousandths of its unit, those of more than two classes as
+probabilities in steps of 1e-8.
+
 Two scans that look like one person are scored as one: where one of them was trained on, the other
 is not scored, and of two in test the first is (`scored`).
 """
 
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -70,6 +74,9 @@ _UNREADABLE = (
     LZMAError,
 )
 GRADES = 8  # steps in which the largest logit of a cell is halved
+# Steps per unit of stored predictions of a number, and of stored probabilities of several classes.
+STEPS = {"number": 1e3, "more classes": 1e8}
+NOT_FINITE = np.iinfo(np.int32).min
 
 
 def largest_logit(grade: np.ndarray | int) -> np.ndarray:
@@ -117,6 +124,22 @@ def decode(codes: np.ndarray, grade: np.ndarray | int) -> np.ndarray:
     return np.where(known, p, np.nan)
 
 
+def encode_values(values: np.ndarray, kind: str) -> np.ndarray:
+    """Return predictions of a number or of several classes as whole steps, int32."""
+    steps = np.asarray(values, dtype=np.float64) * STEPS[kind]
+    known = np.isfinite(steps)
+    if np.abs(steps[known]).max(initial=0.0) >= -NOT_FINITE:
+        raise ValueError("a prediction is too large to be stored.")
+    return np.where(known, np.round(np.where(known, steps, 0)), NOT_FINITE).astype(
+        np.int32
+    )
+
+
+def decode_values(steps: np.ndarray, kind: str) -> np.ndarray:
+    """Return the predictions that `encode_values` stored, float64."""
+    return np.where(steps == NOT_FINITE, np.nan, steps / STEPS[kind])
+
+
 def places(dataset: Component) -> dict[str, int]:
     """Place of everybody of a data set in the sorted list of its ids, tested or not."""
     path = str(dataset.params.get("path", ""))
@@ -149,6 +172,7 @@ def pack(
     sites, seeds = list(data["sites"]), sorted({r.spec.seed for r in runs})
     people = _people(runs, sites, seeds, numbers)
     largest = int(people["test_count"].max())
+    target_kind = runs[0].kind
     experiment = without_folders(data["experiment"])
     titles = [learner["title"] for learner in experiment["learners"]]
     machines = {
@@ -156,6 +180,7 @@ def pack(
     }
     facts = {
         "format": FORMAT,
+        "kind": target_kind,
         "experiment": experiment,
         "sites": sites,
         "seeds": seeds,
@@ -173,13 +198,17 @@ def pack(
         )
 
     kind = np.int8 if largest <= ONE_BYTE else np.int16
-    codes, grades, stages = _codes(runs, sites, seeds, kind)
+    if target_kind == "two classes":
+        codes, grades, stages = _codes(runs, sites, seeds, kind)
+        scores = {"codes": codes, "grades": grades}
+    else:
+        values, stages = _values(runs, sites, seeds)
+        scores = {"values": values}
     return {
         "about": np.frombuffer(
             json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8
         ),
-        "codes": codes,
-        "grades": grades,
+        **scores,
         "run_stages": padded(stages, np.int32, longest + 1),
         "run_learner": np.array(
             [titles.index(r.spec.learner.title) for r in runs], np.uint16
@@ -206,12 +235,13 @@ def _people(
     named = [numbers[i] for r, site in cells for i in r.subject_ids[site]]
     shape = len(seeds), len(sites)
     counts = [len(r.y[site]) for r, site in cells]
-    share = [r.train_mean[site] for r, site in cells]
+    share = np.array([r.train_mean[site] for r, site in cells])
+    kind = np.float32 if runs[0].kind == "number" else np.uint8
     return {
         "test_person": np.array(named, dtype=np.uint16),
-        "test_y": np.concatenate([r.y[site] for r, site in cells]).astype(np.uint8),
+        "test_y": np.concatenate([r.y[site] for r, site in cells]).astype(kind),
         "test_count": np.array(counts, dtype=np.uint16).reshape(shape),
-        "train_positive": np.array(share).reshape(shape),
+        "train_positive": share.reshape(*shape, *share.shape[1:]),
     }
 
 
@@ -223,28 +253,49 @@ def _codes(
     Of a seed the scores are (n_test, n_stages), the grades (n_sites, n_stages), each flat. A stage
     that several orders begin with is held once; a seed's stages are numbered from 0.
     """
-    results: dict[int, list[list[tuple[np.ndarray, int]]]] = {
-        seed: [] for seed in seeds
-    }
+    distinct, stages = _distinct_stages(runs, sites, seeds)
+    codes = []
+    grades = []
+    for of_seed in distinct.values():
+        here = [[encode(c, kind) for c in cells] for cells in of_seed]
+        columns = [np.concatenate([c for c, _ in cells]) for cells in here]
+        codes.append(np.stack(columns, axis=1).ravel())
+        grades.append(np.array([[g for _, g in cells] for cells in here]).T.ravel())
+    return np.concatenate(codes), np.concatenate(grades).astype(np.uint8), stages
+
+
+def _values(
+    runs: list[RunResult], sites: list[str], seeds: list[int]
+) -> tuple[np.ndarray, list[list[int]]]:
+    """Return stored predictions, seed by seed (n_stages, n_test) or (n_stages, n_test, K), and stages."""
+    distinct, stages = _distinct_stages(runs, sites, seeds)
+    kind = runs[0].kind
+    stored = [
+        encode_values(np.concatenate(cells), kind).ravel()
+        for of_seed in distinct.values()
+        for cells in of_seed
+    ]
+    return np.concatenate(stored), stages
+
+
+def _distinct_stages(
+    runs: list[RunResult], sites: list[str], seeds: list[int]
+) -> tuple[dict[int, list[list[np.ndarray]]], list[list[int]]]:
+    """Return the different stages of every seed, scores by site, and the numbers of each run's."""
+    distinct: dict[int, list[list[np.ndarray]]] = {seed: [] for seed in seeds}
     known: dict[tuple[int, bytes], int] = {}
     stages: list[list[int]] = []
     for r in runs:
-        here = results[r.spec.seed]
+        here = distinct[r.spec.seed]
         stages.append([])
         for t in range(len(r.spec.order) + 1):
             cells = [(r.scores[s][t - 1] if t else r.initial[s]) for s in sites]
             name = r.spec.seed, b"".join(c.tobytes() for c in cells)
             if name not in known:
                 known[name] = len(here)
-                here.append([encode(c, kind) for c in cells])
+                here.append(cells)
             stages[-1].append(known[name])
-    codes = []
-    grades = []
-    for here in results.values():
-        columns = [np.concatenate([c for c, _ in cells]) for cells in here]
-        codes.append(np.stack(columns, axis=1).ravel())
-        grades.append(np.array([[g for _, g in cells] for cells in here]).T.ravel())
-    return np.concatenate(codes), np.concatenate(grades).astype(np.uint8), stages
+    return distinct, stages
 
 
 def without_folders(about: Any) -> Any:
@@ -294,8 +345,9 @@ def unpack(
     titles = [learner.title for learner in experiment.learners]
     every = experiment.specs(sites, about["data_sha256"])
     specs = {(s.learner.title, s.seed, s.order): s for s in every}
+    kind = about.get("kind", "two classes")
     tested = [_tested(arrays, sites, k) for k in range(len(seeds))]
-    scores = _by_seed(arrays)
+    scores = _by_seed(arrays, kind)
     pairs = [] if as_run else look_alikes(about["experiment"])
     groups: dict[str, list[RunResult]] = {}
     for k, learner in enumerate(arrays["run_learner"]):
@@ -317,12 +369,19 @@ def unpack(
     return Finished(groups, about["keeps"], tuple(about["missing"])), about
 
 
-def _by_seed(arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Scores of every seed, (n_stages, n_test)."""
+def _by_seed(arrays: Mapping[str, np.ndarray], kind: str) -> list[np.ndarray]:
+    """Return the scores of every seed, (n_stages, n_test), of more than two classes (n_stages, n_test, K)."""
     results = []
     code = grade = 0  # where a seed's begin
+    classes = arrays["train_positive"].shape[2:]
     for k, counts in enumerate(arrays["test_count"].astype(int)):
         n = arrays["run_stages"][arrays["run_seed"] == k].max() + 1
+        if kind != "two classes":
+            shape = n, int(counts.sum()), *classes
+            stored = arrays["values"][code : code + math.prod(shape)]
+            results.append(decode_values(stored, kind).reshape(shape))
+            code += stored.size
+            continue
         codes = arrays["codes"][code : code + counts.sum() * n].reshape(-1, n)
         grades = arrays["grades"][grade : grade + len(counts) * n].reshape(-1, n)
         results.append(decode(codes, np.repeat(grades, counts, axis=0)).T)
@@ -347,9 +406,11 @@ def _tested(
     parts = {s: slice(*cuts[i : i + 2]) for i, s in enumerate(sites)}
     numbers = {s: arrays["test_person"][part].tolist() for s, part in parts.items()}
     positive = dict(zip(sites, arrays["train_positive"][seed].tolist(), strict=True))
+    numeric = arrays["test_y"].dtype.kind == "f"
+    kind = np.float64 if numeric else np.int64
     return {
-        "y": {s: arrays["test_y"][part].astype(np.int64) for s, part in parts.items()},
-        "subject_ids": {s: tuple(map(str, results)) for s, results in numbers.items()},
+        "y": {s: arrays["test_y"][part].astype(kind) for s, part in parts.items()},
+        "subject_ids": {s: tuple(map(str, places)) for s, places in numbers.items()},
         "train_mean": positive,
     }
 

@@ -76,29 +76,6 @@ def curve(_: str, rest: str) -> str:
     return markdown(heads, lines)
 
 
-LEAVES = {
-    "public head": "nothing",
-    "each hospital alone": "nothing",
-    "two keepers, epsilon 1": "two encrypted shares",
-    "two keepers, epsilon 4": "two encrypted shares",
-    "two keepers, exact": "two encrypted shares",
-    "pooled ridge": "every scan",
-}
-
-
-def honest(_: str, __: str) -> str:
-    """Both files at 200 public people, for the first page."""
-    lines = []
-    for title, leaves in LEAVES.items():
-        aurocs = [_interval(at(file, "200")[title], "auroc") for file in PEOPLE]
-        tried = [attacks(file, "200", title)[:2] for file in PEOPLE]
-        public, alone = (max(values) for values in zip(*tried, strict=True))
-        worst = f"{public} ({alone})" if public else ""
-        lines.append((title, leaves, *aurocs, worst))
-    heads = (f"AUROC, {people}" for people in PEOPLE.values())
-    return markdown(("", "leaves each hospital", *heads, "strongest attack"), lines)
-
-
 def by_hospitals(name: str, rest: str) -> str:
     """Share of the gap by how many hospitals give."""
     cells: dict[str, dict[str, str]] = {}

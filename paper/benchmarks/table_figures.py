@@ -1,4 +1,4 @@
-"""Figures of docs/images: what a hospital gets, worth by epsilon, and the paper's two curves."""
+"""Figures of docs/images: expected gain by epsilon, and synthetic FC beside real FC."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,126 +7,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
-from paper_tables import Finished
+from matplotlib.patches import Patch
 from sums_tables import PEOPLE, at, attacks
-
-from fcforge.core.result import RunResult
-from fcforge.report.run_numbers import curves
-
-SHOWN = {
-    "Base": "#444444",
-    "ER": "#4477aa",
-    "DER++": "#66ccee",
-    "PDGNN": "#228833",
-    "Cumulative": "#bbbbbb",
-    "FORGE (FCM-VAE)": "#ee6677",
-    "FORGE (Gaussian)": "#aa3377",
-}
-BANDS = ("Base", "FORGE (FCM-VAE)")
-LAMBDAS = ("replay labels", "logits", "readout")
-SUMMARIES = (("aaa", "#ee6677", "AAA"), ("for_literal", "#4477aa", "FOR literal"))
-
-
-def _axes(figure: Any, place: tuple[int, int, int], title: str, below: str) -> Any:
-    axes = figure.add_subplot(*place)
-    axes.set_title(title, fontsize=10)
-    axes.set_xlabel(below, fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
-    axes.grid(axis="y", color="#eeeeee")
-    return axes
-
-
-def draw_stages(groups: Mapping[str, list[RunResult]], draws: int = 200) -> Figure:
-    """Accuracy on the sites so far and forgetting, learner by learner, bands over subjects."""
-    figure = Figure(figsize=(9, 3.4))
-    titles = ("accuracy on the sites so far", "forgetting")
-    both = [
-        _axes(figure, (1, 2, k + 1), title, "sites learned")
-        for k, title in enumerate(titles)
-    ]
-    for name, colour in ((n, c) for n, c in SHOWN.items() if n in groups):
-        for axes, curve in zip(both, curves(groups[name], draws), strict=True):
-            known = np.isfinite(curve.mean)
-            stage = np.arange(1, len(known) + 1)
-            mean, low, high = (x[known].round(6) for x in curve)
-            axes.plot(stage[known], mean, "o-", color=colour, ms=3, label=name)
-            if name in BANDS:
-                axes.fill_between(
-                    stage[known], low, high, color=colour, alpha=0.12, lw=0
-                )
-            axes.set_xticks(stage)
-    both[1].legend(
-        fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
-    )
-    return figure
-
-
-def draw_lambda(table: Finished, centre: Sequence[float] = (0.2, 0.35, 0.15)) -> Figure:
-    """AAA and FOR against each weight, the other two at the paper's choice."""
-    points = {
-        tuple(map(float, k.split()[1::2])): table.rows[k].estimates
-        for k in table.groups
-    }
-    figure = Figure(figsize=(9, 2.9))
-    for i, name in enumerate(LAMBDAS):
-        line = sorted(
-            p for p in points if all(p[j] == centre[j] for j in range(3) if j != i)
-        )
-        axes = _axes(figure, (1, 3, i + 1), f"weight of {name}", f"lambda {i + 1}")
-        for summary, colour, label in SUMMARIES:
-            results = [points[p][summary] for p in line]
-            mean, low, high = (
-                np.round([getattr(e, k) for e in results], 6)
-                for k in ("value", "low", "high")
-            )
-            style = {
-                "fmt": "o-",
-                "color": colour,
-                "ms": 4,
-                "capsize": 2,
-                "label": label,
-            }
-            axes.errorbar(
-                [p[i] for p in line], mean, [mean - low, high - mean], **style
-            )
-        axes.set_ylim(-0.05, 0.8)
-    figure.axes[0].legend(fontsize=8, frameon=False, loc="center left")
-    return figure
-
-
-def draw_grid(table: Finished, chosen: tuple[float, ...] = (0.2, 0.35, 0.15)) -> Figure:
-    """AAA over the whole grid: one square per weight of the readout, the paper's choice framed."""
-    values = {
-        tuple(map(float, k.split()[1::2])): round(row.estimates["aaa"].value, 6)
-        for k, row in table.rows.items()
-        if k in table.groups
-    }
-    first, second, third = (sorted({p[i] for p in values}) for i in range(3))
-    figure = Figure(figsize=(10, 2.4))
-    scale = {
-        "vmin": min(values.values()),
-        "vmax": max(values.values()),
-        "cmap": "viridis",
-    }
-    panels = figure.subplots(1, len(third), sharey=True)
-    for axes, c in zip(panels, third, strict=True):
-        axes.set_title(f"lambda 3 = {c:g}", fontsize=9)
-        axes.set_xlabel("lambda 2", fontsize=8)
-        for axis, weights in ((axes.xaxis, second), (axes.yaxis, first)):
-            places = np.arange(len(weights)) + 0.5
-            axis.set_ticks(places, [f"{w:g}" for w in weights], fontsize=7)
-        cells = [[values[a, b, c] for b in second] for a in first]
-        # no pixels: zlib is not the same everywhere
-        image = axes.pcolormesh(cells, **scale)
-        if c == chosen[2]:
-            corner = second.index(chosen[1]), first.index(chosen[0])
-            axes.add_patch(Rectangle(corner, 1, 1, fill=False, ec="red", lw=2))
-    figure.axes[0].set_ylabel("lambda 1", fontsize=8)
-    figure.colorbar(image, ax=figure.axes, label="AAA", fraction=0.02)
-    return figure
-
 
 EPSILONS = ("1", "2", "4", "8", "exact")
 
@@ -234,15 +116,40 @@ def _bars(panel: Any, file: str) -> None:
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def draw(results: Mapping[str, Finished], folder: Path) -> None:
-    """All figures that there are runs for."""
-    names = [n for n in ("main_529", "main_mdd", "main_bsnip") if n in results]
-    figures = {f"stages_{name}": draw_stages(results[name].groups) for name in names}
-    if "lambda_529" in results:
-        figures["lambda_529"] = draw_lambda(results["lambda_529"])
-    if "lambda_grid_529" in results:
-        figures["lambda_grid_529"] = draw_grid(results["lambda_grid_529"])
-    save(figures | {"sums": draw_sums(), "worth": draw_worth()}, folder)
+def draw_fc(rows: Sequence[str], control: np.ndarray, patient: np.ndarray) -> Figure:
+    """Draw a typical control (top) and patient (bottom) of real subjects and of every generator.
+
+    Parameters
+    ----------
+    rows : sequence of str
+        Titles of the m columns.
+    control, patient : ndarray of shape (m, R, R)
+    """
+    figure = Figure(figsize=(1.35 * len(rows), 3.0), layout="constrained")
+    panels = figure.subplots(2, len(rows))
+    for k, title in enumerate(rows):
+        panels[0, k].set_title(title, fontsize=7)
+        for panel, fc in zip(panels[:, k], (control[k], patient[k]), strict=True):
+            image = panel.imshow(fc, vmin=-1, vmax=1, cmap="RdBu_r")
+            panel.set(xticks=[], yticks=[])
+    for panel, name in zip(panels[:, 0], ("control", "patient"), strict=True):
+        panel.set_ylabel(name, fontsize=8)
+    bar = figure.colorbar(image, ax=panels, fraction=0.02)
+    bar.ax.tick_params(labelsize=7)
+    return figure
+
+
+def draw(results: Path, folder: Path) -> None:
+    """Draw every figure whose numbers are in the folder of results."""
+    save({"sums": draw_sums(), "worth": draw_worth()}, folder)
+    for path in sorted(results.glob("*_portraits.npz")):
+        with np.load(path, allow_pickle=False) as found:
+            fc = [found[name].astype(float) for name in ("control", "patient")]
+            figure = draw_fc(found["rows"].tolist(), *fc)
+        name = path.stem.removesuffix("_portraits")
+        figure.savefig(
+            folder / f"synthetic_fc_{name}.png", dpi=130, metadata={"Software": None}
+        )
 
 
 def save(figures: Mapping[str, Figure], folder: Path) -> None:

@@ -79,6 +79,27 @@ def test_a_comparer_gives_what_compare_gives():
         assert asdict(comparer.compare(x, y)) == pytest.approx(again, nan_ok=True)
 
 
+def test_a_change_of_a_difference_is_paired():
+    """A gain that other thresholds take away: +.06 with one half, 0 with the learners' own."""
+    y = np.tile([0, 1], 50)
+    good = y * 0.8 + 0.1
+    high = (
+        0.42 + 0.2 * good
+    )  # same order, three controls and no patient on the wrong side
+    high[np.flatnonzero(y == 0)[:6]] += 0.07
+    one, other, cut = (run({"A": [p]}, {"A": y}) for p in (good, high, good))
+    comparer = Comparer(summary="acc")
+    first, second = ([one], [other]), ([one], [cut])
+    found = comparer.change(first, second)
+    plain = comparer.compare(*first)
+    assert found.value == pytest.approx(plain.difference)
+    assert found.value == pytest.approx(0.06)
+    assert (found.low, found.high) == pytest.approx((plain.low, plain.high))
+    assert comparer.change(first, first).high == 0.0
+    with pytest.raises(DataError, match="share no"):
+        comparer.change(first, ([run({"A": [good]}, {"A": y}, seed=1)],) * 2)
+
+
 def test_holm_by_hand():
     made = [Comparison(0, 0, 0, p, 1, 0.5) for p in (0.04, 0.01, 0.03, 0.5)]
     assert [c.p_holm for c in holm(made)] == pytest.approx([0.09, 0.04, 0.09, 0.5])

@@ -1,5 +1,7 @@
 """Pages are rendered from scores, and only where all tables that they need exist."""
 
+import json
+
 import make_tables
 import numpy as np
 import pages
@@ -66,10 +68,13 @@ def test_tables_hold_every_learner_and_the_papers_number(few):
 
 def test_a_page_needs_all_its_tables(tmp_path):
     assert "RESULTS.md.j2" not in Pages(tmp_path).pages()
-    for name in ("buffer_gcn_529", "buffer_linear_529"):
-        assert "buffer.md.j2" not in Pages(tmp_path).pages()
+    for name in ("main_linear_529", "main_linear_444"):
+        assert "main_linear.md.j2" not in Pages(tmp_path).pages()
         (tmp_path / f"{name}.npz").touch()
-    assert set(Pages(tmp_path).pages()) == {"buffer.md.j2"}
+    assert set(Pages(tmp_path).pages()) == {"main_linear.md.j2"}
+    assert Pages(tmp_path).exists("main_linear")
+    assert "main_gcn_529" in Pages(tmp_path).missing()
+    assert "main_linear_529" not in Pages(tmp_path).missing()
 
 
 def test_templates_need_tables_that_are_run():
@@ -78,7 +83,7 @@ def test_templates_need_tables_that_are_run():
     for path in pages.TEMPLATES.glob("[!_]*.md.j2"):
         needed = pages.NEEDS.search(path.read_text())
         assert needed, path.name
-        assert set(needed[1].split()) <= set(TABLES), path.name
+        assert set(needed[1].split()) - {"people"} <= set(TABLES), path.name
 
 
 def test_printed_numbers_belong_to_learners():
@@ -90,8 +95,62 @@ def test_printed_numbers_belong_to_learners():
     assert len(printed()["main"]) == 12
 
 
-@pytest.mark.parametrize(
-    "template", [t for t in ("buffer.md.j2", "leaks.md.j2") if t in EVERY]
-)
-def test_stored_pages_follow_from_stored_scores(template):
-    assert EVERY[template].read_text() == make_tables.RESULT_PAGES.render(template)
+def test_what_a_gain_consists_of(few):
+    """A shift of fine-tuning's scores costs accuracy, and neither order nor own threshold."""
+    table, told = few._tables["t"]
+    better = table.groups["FORGE"]
+    shifted = [
+        pages.replace(r, scores={s: 0.3 + 0.7 * p for s, p in r.scores.items()})
+        for r in better
+    ]
+    groups = {"FORGE": better, "Fine-tuning": shifted}
+    few._tables["t"] = pages.replace(table, groups=groups), told
+    whole = few.difference("t", "FORGE", "Fine-tuning")
+    assert whole.startswith("+")
+    assert few.by_threshold("t", "FORGE", "Fine-tuning") == whole
+    assert few.explained("t", "FORGE", "Fine-tuning").startswith("yes, nothing")
+    assert few.explained("t", "Fine-tuning", "FORGE") == "not established"
+
+
+def test_ablations_count_where_the_interval_over_seeds_excludes_zero(tmp_path):
+    values = {"real": 0.5, "same": 0.5, "better": 0.6}
+    records = [
+        {
+            "row": row,
+            "site": "A",
+            "seed": seed,
+            "diagnostics": {},
+            "numbers": {"aug_gcn_acc": value + 0.001 * seed * (-1) ** seed},
+        }
+        for row, value in values.items()
+        for seed in range(5)
+    ]
+    for record in records:
+        if record["row"] == "same":
+            record["numbers"]["aug_gcn_acc"] = 0.5 + 0.01 * (record["seed"] - 2)
+    told = {"commit": "a" * 40, "machine": "x", "records": records}
+    (tmp_path / "judged.json").write_text(json.dumps(told))
+    made = Pages(tmp_path)
+    assert made.augmented_apart("judged", {"GCN": "gcn"}) == "1 of 2"
+    text = made.judged("judged", {"ACC": "aug_gcn_acc"}, "gcn")
+    assert text.splitlines()[2].endswith("| 0.762 / 0.748 / 0.772 / 0.758 |")
+
+
+@pytest.mark.skipif("RESULTS.md.j2" not in EVERY, reason="its tables are not stored")
+def test_the_words_of_the_first_page_hold():
+    """What RESULTS.md says without a number beside it follows from the scores."""
+    stored = make_tables.RESULT_PAGES
+
+    def aaa(table, learner):
+        return stored.table_of(table).rows[learner].estimates["aaa"].value
+
+    majority = "majority class of each site"
+    for n in ("529", "444"):
+        gcn, linear = f"main_gcn_{n}", f"main_linear_{n}"
+        # the GCN hardly learns, the linear model does
+        assert aaa(gcn, "Joint") - aaa(gcn, majority) < 0.07
+        assert aaa(linear, "Cumulative") - aaa(gcn, "Cumulative") > 0.03
+        # "keeps what training on everybody's scans has"
+        assert stored.verdict(linear, "FORGE", "Cumulative") == "cannot be told from"
+        # "what it repairs is the decision threshold"
+        assert stored.explained(linear, "FORGE", "Fine-tuning").startswith("yes")

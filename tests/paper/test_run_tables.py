@@ -15,7 +15,12 @@ from fcforge.evaluation.forgetting import summary
 from fcforge.experiments.config import Experiment
 
 LEAKS = {"leaks_none_529": 0, "leaks_all_529": 3}
-SCORED = [name for name in script.TABLES if not script.judges(name)]
+SCORED = [
+    name
+    for portion, names in script.PORTIONS.items()
+    for name in names
+    if portion != "cpu" and not script.judges(name)
+]
 JUDGED = [name for name in script.TABLES if script.judges(name)]
 
 

@@ -11,7 +11,9 @@ from paper_tables import Finished
 from scores import (
     LOOK_ALIKES,
     decode,
+    decode_values,
     encode,
+    encode_values,
     look_alikes,
     pack,
     places,
@@ -165,6 +167,66 @@ def test_what_is_packed_comes_back(made, tmp_path):
                         for r in (before, after)
                     )
                     np.testing.assert_allclose(new, old, atol=0.02)
+
+
+@pytest.mark.parametrize("kind", ["number", "more classes"])
+def test_other_targets_come_back(kind, tmp_path):
+    """Ages to a thousandth of a year, probabilities of three classes to 1e-8."""
+    learner = LearnerSpec(Component("analytic"), Component("linear"), title="one")
+    rng = numpy_rng(0, "targets", kind)
+    groups, tested = [], {}
+    for seed in (3, 5):
+        tested[seed] = {s: rng.integers(0, 3, 9) for s in SITES}
+        for order in (SITES, SITES[::-1]):
+            shape = (4, 9) if kind == "number" else (4, 9, 3)
+            scores = {s: 60 * rng.random(shape) for s in SITES}
+            if kind != "number":
+                scores = {s: p / p.sum(-1, keepdims=True) for s, p in scores.items()}
+            made = fake_runs.run(
+                scores, tested[seed], order=order, seed=seed, learner=learner
+            )
+            first = {s: p[0] for s, p in scores.items()}
+            share = np.array([0.5, 0.3, 0.2])
+            more = {"initial": first, "train_mean": dict.fromkeys(SITES, share)}
+            if kind == "number":
+                y = {s: v + 0.25 for s, v in tested[seed].items()}
+                more = {"initial": first, "y": y}
+            groups.append(replace(made, **more))
+    experiment = Experiment(
+        dataset=Component("folder", {"path": "x.npz"}),
+        learners=(learner,),
+        seeds=(3, 5),
+    )
+    data = {
+        "experiment": experiment.to_json(),
+        "sites": list(SITES),
+        "data_sha256": "d" * 64,
+    }
+    table = Finished({"one": groups}, {})
+    write_table(tmp_path / "t.npz", pack(table, data, numbers(table), commit="abc"))
+    back = read_table(tmp_path / "t.npz")[0].groups["one"]
+    near = 0.0006 if kind == "number" else 1e-7
+    for before, after in zip(groups, back, strict=True):
+        assert after.kind == before.kind == kind
+        assert after.spec.order == before.spec.order
+        for site in SITES:
+            np.testing.assert_allclose(
+                after.scores[site], before.scores[site], atol=near
+            )
+            np.testing.assert_allclose(
+                after.initial[site], before.initial[site], atol=near
+            )
+            assert (after.y[site] == before.y[site]).all()
+            assert np.allclose(after.train_mean[site], before.train_mean[site])
+
+
+def test_predictions_that_are_not_finite_stay_so_and_large_ones_are_refused():
+    values = np.array([1.5, np.nan, np.inf])
+    back = decode_values(encode_values(values, "number"), "number")
+    assert back[0] == 1.5
+    assert np.isnan(back[1:]).all()
+    with pytest.raises(ValueError, match="too large"):
+        encode_values(np.array([3e6]), "number")
 
 
 def test_packing_again_gives_the_same_bytes(made, tmp_path):

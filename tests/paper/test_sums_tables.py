@@ -2,17 +2,13 @@
 
 import pytest
 from sums_tables import (
-    LEAVES,
     PEOPLE,
-    at,
-    attacks,
     by_hospitals,
     by_rois,
     costs,
     curve,
     fits,
     groups,
-    honest,
     in_orders,
     many,
     rows_of,
@@ -61,18 +57,6 @@ def test_hospitals_groups_and_orders_have_their_rows():
         assert [len(row) for row in cells(by_hospitals("sums", file))] == [4] * 5
         assert len(cells(groups("sums", file))) == 13
         assert len(cells(in_orders("four_hospitals", file))) == 8
-
-
-def test_the_first_page_has_both_files_and_the_strongest_attack():
-    rows = {row[0]: row for row in cells(honest("sums", ""))}
-    assert list(rows) == list(LEAVES)
-    assert rows["public head"][4] == ""
-    assert [at(file, "200")["public head"]["auroc"][:5] for file in PEOPLE] == [
-        cell[:5] for cell in rows["public head"][2:4]
-    ]
-    tried = [attacks(file, "200", "two keepers, epsilon 4") for file in PEOPLE]
-    worst = [max(each[k] for each in tried) for k in (0, 1)]
-    assert rows["two keepers, epsilon 4"][4] == f"{worst[0]} ({worst[1]})"
 
 
 def test_many_hospitals_begin_with_the_real_row_and_keep_their_limits():

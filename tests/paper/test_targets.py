@@ -1,19 +1,18 @@
-"""Tables of other targets: the shown columns of a run's table, by learner."""
+"""The data file of three groups."""
 
-import json
-
+import numpy as np
 import targets
 
 
-def test_shown_columns_of_a_number(tmp_path):
-    told = {"name": "age", "classes": [], "limits": [5, 65]}
-    (tmp_path / "experiment.json").write_text(json.dumps({"target": told}))
-    keys = ("aaa", "acc", "mae", "spearman", "fm", "bwt")
-    names = [f"{key}{end}" for key in keys for end in ("", "_low", "_high")]
-    values = [*map(str, range(9)), "", "", "", *map(str, range(6))]
-    lines = [",".join(["learner", *names]), ",".join(["ridge", *values])]
-    (tmp_path / "table.csv").write_text("\n".join(lines))
-    found = targets.rows_of(tmp_path)["ridge"]
-    assert list(found) == ["R²", "Final R²", "MAE", "Spearman", "FM", "BWT"]
-    assert found["MAE"] == {"mean": 6.0, "low": 7.0, "high": 8.0}
-    assert found["Spearman"] == {"mean": None, "low": None, "high": None}
+def test_patients_are_divided_by_age_and_controls_are_not(tmp_path):
+    people = {"label": np.array([0, 1, 1, 0]), "age": np.array([9.0, 15.9, 16.0, 40.0])}
+    np.savez(tmp_path / "people.npz", **people)
+    targets.write_groups(tmp_path / "people.npz", tmp_path / "groups.npz")
+    with np.load(tmp_path / "groups.npz") as found:
+        assert found["label"].tolist() == [
+            "control",
+            "under 16",
+            "16 and over",
+            "control",
+        ]
+        assert found["age"].tolist() == people["age"].tolist()

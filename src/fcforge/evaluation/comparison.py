@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.core.errors import DataError
+from fcforge.core.estimate import Estimate
 from fcforge.core.result import RunResult, RunResults
 from fcforge.evaluation import resampling
 from fcforge.evaluation.forgetting import Runs, summaries_of
@@ -185,21 +186,56 @@ class Comparer:
         """Return the difference A - B, see `compare`."""
         left, right = _pairs(results_a, results_b)
         place = {id(x): k for k, x in enumerate(left)}
-        points = np.empty(len(left))
         nulls = np.zeros(self.n_draws)
-        draws = np.empty((len(left), self.n_draws))
         for runs in resampling.split_runs(left):
             rows = [place[id(r)] for r in runs]
             a = self._drawn(runs)
             b = self._drawn([right[k] for k in rows])
-            points[rows] = a.points - b.points
-            draws[rows] = a.draws - b.draws
             both = a.batch.beside(b.batch)
             swapped = self._swapped(a.batch, b.batch)
             value = self._reduce(both.stack(swapped))
             nulls += (value[:, 0] - value[:, 1]).sum(0)
-        draws *= resampling.training_weights(left, self.n_draws)
+        points, draws = self._differences(left, right)
         return _comparison(points, draws.mean(0), nulls / len(left))
+
+    def change(
+        self,
+        first: tuple[RunResults, RunResults],
+        second: tuple[RunResults, RunResults],
+    ) -> Estimate:
+        """Return how much larger one difference is than another: (A - B) minus (C - D).
+
+        All four have the same orders, seeds and subjects and get the same bootstrap draws. For
+        example A and B are two learners, C and D the same two with other thresholds.
+        """
+        left, right = _pairs(*first)
+        lower, upper = _pairs(*second)
+        _pairs(left, lower)
+        pairs = [[resampling.pair_of(r) for r in runs] for runs in (left, lower)]
+        if sorted(pairs[0]) != sorted(pairs[1]):
+            raise DataError(
+                "the two differences have other orders or seeds.",
+                do="Compare learners of one experiment.",
+            )
+        changes = [self._differences(a, b) for a, b in ((left, right), (lower, upper))]
+        value = changes[0][0].mean() - changes[1][0].mean()
+        draws = changes[0][1].mean(0) - changes[1][1].mean(0)
+        low, high = resampling.interval(value, draws)
+        return Estimate(float(value), float(low), float(high))
+
+    def _differences(
+        self, left: list[RunResult], right: list[RunResult]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return A minus B of paired runs (n_runs,) and its weighted draws (n_runs, n_draws)."""
+        place = {id(x): k for k, x in enumerate(left)}
+        points = np.empty(len(left))
+        draws = np.empty((len(left), self.n_draws))
+        for runs in resampling.split_runs(left):
+            rows = [place[id(r)] for r in runs]
+            a, b = self._drawn(runs), self._drawn([right[k] for k in rows])
+            points[rows] = a.points - b.points
+            draws[rows] = a.draws - b.draws
+        return points, draws * resampling.training_weights(left, self.n_draws)
 
     def _drawn(self, runs: list[RunResult]) -> _Drawn:
         """Return runs with their summary and its bootstrap draws, computed once per set of runs."""

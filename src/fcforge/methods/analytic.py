@@ -60,7 +60,7 @@ class Analytic(Method):
     ----------
     penalty : float or "gcv"
         Ridge penalty per standardised feature. The default, that of the base model, was chosen on
-        the public subjects of ABIDE's fourteen smaller sites (paper/results/start_choice.json).
+        the public subjects of ABIDE's fourteen smaller sites (paper/choices/ridge_penalty.json).
         "gcv" chooses it at every stage by generalised cross-validation of the statistics, without
         touching a test split.
     public_weight : float

@@ -120,7 +120,7 @@ class ForgeRidge(SyntheticMemory):
     penalty : float
         Ridge penalty per feature: alpha = penalty * p, for features of about unit spread.
         Fixed, because choosing it by generalised cross-validation at every stage was worse on
-        inner validation (docs/results/history.md): a single site is too small for it.
+        inner validation: a single site is too small for it.
     rounds : int
         Choices per site, 60 epochs at a refresh of 5 being 12.
     balance : float

@@ -5,7 +5,7 @@ subjects, in units of the sensitivity (the most that one subject can change a co
 decides how many directions carry signal. One table of settings therefore serves rounds and noise by
 each hospital, any number of subjects and any epsilon. The table was chosen on ABIDE's fourteen smaller
 sites, by a rule that was fixed before the run (paper/benchmarks/choose_sums.py,
-paper/results/choose_sums_2.json).
+paper/choices/sums.json).
 
 It was chosen at 116 ROIs. With p features the *pull*, the strength of the prior around the base model,
 is :math:`\sqrt{6786 / p}` times the table's, at least once and at most three times. On the same sites

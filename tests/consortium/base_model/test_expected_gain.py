@@ -206,7 +206,7 @@ def test_few_people_and_a_good_base_model_stay_public(world):
     assert suited(*one_site, few) == usual
 
 
-RESULTS = Path(__file__).parents[3] / "paper" / "results" / "choose_sums_2.json"
+RESULTS = Path(__file__).parents[3] / "paper" / "choices" / "sums.json"
 
 
 def test_noise_per_subject_by_hand():
