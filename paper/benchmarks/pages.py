@@ -336,10 +336,9 @@ class Pages:
     def ran(self, name: str) -> str:
         """Return command, commit and machine of a file of studies."""
         told = self._studies(name)
-        machine = ", ".join(
-            str(told["machine"][key])
-            for key in ("cpu", "cores", "torch")
-            if key in told["machine"]
+        machine = told["machine"]
+        machine = (
+            f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}"
         )
         return f"`{told['command']}`; commit {told['commit'][:10]}; {machine}."
 
