@@ -88,7 +88,14 @@ def require(condition: bool, rule: str) -> None:
 
 # -- a small world -------------------------------------------------------------------------------
 def subjects(site: str, kind: str) -> FCBatch:
-    """Return simulated subjects of a site; patients have stronger FC among the first half of the ROIs."""
+    """Return simulated subjects of a site; patients have stronger FC among the first half of the ROIs.
+
+    Parameters
+    ----------
+    site, kind : str
+        Names from which the seed is derived: other subjects for every site and kind ("real", "synthetic",
+        "test").
+    """
     rng = torch_rng(0, site, kind)
     y = (torch.arange(N_SUBJECTS) % 5 > 2).long()
     common = torch.randn(N_SUBJECTS, 1, 30, generator=rng)
@@ -106,6 +113,7 @@ class World:
 
     def add(self, site: str, kind: str, batch: FCBatch) -> Tensor:
         """Put subjects of a site into the bank and return their rows; `kind` is "real" or "synthetic"."""
+        # the number is in the name, because the bank keeps the first batch of a name
         pool = PoolName(kind, site, 0, f"train:{len(batch)}")
         return self.bank.add(pool, FCBatch(batch.fc.to(self.dtype), batch.y))
 
@@ -113,10 +121,12 @@ class World:
         """Return what a method sees of the site at a position of the order; its generator is simulated."""
 
         def synthesise(n: int) -> Tensor:
+            """Return the rows of n subjects: simulated ones repeated, their edges weakened by up to 10 %."""
             batch = subjects(site, "synthetic")
             repeated = torch.arange(n) % len(batch)
-            noise = torch.linspace(0.9, 1.0, n)[:, None, None]
-            fc = batch.fc[repeated] * noise + torch.eye(N_ROIS) * (1 - noise)
+            factor = torch.linspace(0.9, 1.0, n)[:, None, None]
+            ones = torch.eye(N_ROIS) * (1 - factor)  # keeps the diagonal at 1
+            fc = batch.fc[repeated] * factor + ones
             return self.add(site, "synthetic", FCBatch(fc, batch.y[repeated]))
 
         rows = self.add(site, "real", subjects(site, "real"))
@@ -126,6 +136,7 @@ class World:
         """Return the lane before the first site, in the world's precision."""
 
         def cast(value: Tensor) -> Tensor:
+            """Return a tensor in the world's precision, if it holds real numbers."""
             return value.to(self.dtype) if value.is_floating_point() else value
 
         return pytree.tree_map(cast, start_lane(learner, seed))
@@ -278,7 +289,12 @@ def lanes_are_not_changed(learner: Learner) -> None:
 
 
 def keeps_is_true(learner: Learner) -> None:
-    """Check that the state holds no subject that the method does not declare."""
+    """Check that the state holds no subject that the method does not declare in `Method.keeps`.
+
+    A state that keeps "nothing" may hold only bank rows and what anybody can compute again (both are
+    marked). Any other state than one of real subjects may hold neither their bank rows nor a copy of their
+    FC, as correlations or as Fisher z.
+    """
     method = learner.method
     world = World()
     lane = world.lane_after(learner, SITES)
@@ -297,22 +313,26 @@ def keeps_is_true(learner: Learner) -> None:
             value = leaf.value
             if not value.is_floating_point():
                 continue
+            transposed = value.mT if value.dim() > 1 else value
             require(
-                not _holds(value, form)
-                and not _holds(value.mT if value.dim() > 1 else value, form),
+                not _holds(value, form) and not _holds(transposed, form),
                 f"the state has a copy of a real subject in {leaf.name}; declare keeps = "
                 "'real subjects'",
             )
 
 
 def _holds(value: Tensor, features: Tensor) -> bool:
-    """Return whether d successive numbers of a tensor copy the features (n, d) of one of n subjects."""
+    """Return whether d successive numbers of a tensor copy the features (n, d) of one of n subjects.
+
+    A copy correlates with them by more than `COPY`, whatever its scale and sign.
+    """
     flat = value.double().reshape(-1)
     d = features.shape[1]
     if flat.numel() < d:
         return False
 
     def unit(x: Tensor) -> Tensor:
+        """Return rows with mean 0 and length 1, whose products are correlations."""
         x = x - x.mean(1, keepdim=True)
         return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
 

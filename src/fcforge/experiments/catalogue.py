@@ -46,7 +46,15 @@ def catalogue(kind: str) -> dict[str, str]:
 
 
 def _description(member: Any) -> str:
-    """Return a one-line description, from the docstring; of a method also what it keeps between sites."""
+    """Return a one-line description: `about` of a dataset's entry, else the first line of a class's docstring.
+
+    For a method it also says what is kept between sites.
+
+    Parameters
+    ----------
+    member : class or Dataset
+        Value of a registry.
+    """
     lines = (inspect.getdoc(member) or "").splitlines()
     first = getattr(member, "about", None) or lines[0]
     return f"{first} (keeps {member.keeps})" if hasattr(member, "keeps") else first
@@ -54,6 +62,8 @@ def _description(member: Any) -> str:
 
 def settings_of(kind: str, component: Component) -> dict[str, Any]:
     """Return all settings of a component: those that the config gives, and the defaults of the others.
+
+    Sizes that the data decide (`SIZES`) are left out.
 
     Where defaults are unknown, only the given settings are returned. This is so for datasets, for
     estimators, for classes named by ``"module:object"``, and where torch is not installed.
@@ -69,7 +79,7 @@ def settings_of(kind: str, component: Component) -> dict[str, Any]:
         return given
     try:
         instance = build(kind.removesuffix("s"), component, {component.name: member})
-    except FCForgeError:  # settings of another version
+    except FCForgeError:  # settings of another version, from its run folder
         return given
     defaults = {field.name: getattr(instance, field.name) for field in fields(instance)}
     return {

@@ -47,7 +47,17 @@ def check_target(asked: CheckRequest) -> Verdict:
 
 
 def _check_config(target: Path, settings: Sequence[str], allow_code: bool) -> Verdict:
-    """Check a config with ``--set`` overrides, as `fcforge.experiments.config.load_experiment` reads it."""
+    """Check a config: its dataset, its splits and its learners.
+
+    Parameters
+    ----------
+    target : Path
+        The config.
+    settings : sequence of str
+        Values of ``--set``, each like ``"training.epochs=5"``.
+    allow_code : bool
+        Whether modules beside the config may be imported (`fcforge.experiments.config_code`).
+    """
     from fcforge.experiments.collect import describe_sites
     from fcforge.experiments.config import load_experiment
     from fcforge.experiments.run import leak_notes, prepare
@@ -58,7 +68,8 @@ def _check_config(target: Path, settings: Sequence[str], allow_code: bool) -> Ve
     notes = []
     if not any(f.severity == "error" for f in findings):
         plan = prepare(experiment, cohort).plan
-        describe_sites(cohort, experiment)  # the split itself may be impossible
+        # only for its errors: it splits every site with every seed, which may be impossible
+        describe_sites(cohort, experiment)
         notes = [f"{counted(len(experiment.learners), 'learner')}, {plan.words}"]
     notes += leak_notes(experiment)
     return Verdict(str(target), cohort, findings, notes)

@@ -166,13 +166,14 @@ def _slurm(jobs: int) -> Iterator[Any]:
     except ImportError as error:
         message = "--cluster slurm needs dask-jobqueue, which is missing."
         raise ConfigError(message, do=INSTALL) from error
+    # the user's Dask configuration decides; the defaults after `or` fill what it leaves open
     configured = dask.config.get("jobqueue.slurm", {})
     cores = int(configured.get("cores") or 1)
     processes = int(configured.get("processes") or cores)
     memory = configured.get("memory") or f"{4 * cores} GiB"
-    patient = {"distributed.scheduler.allowed-failures": ALLOWED_DEATHS}
+    deaths = {"distributed.scheduler.allowed-failures": ALLOWED_DEATHS}
     with (
-        dask.config.set(patient),
+        dask.config.set(deaths),
         SLURMCluster(cores=cores, processes=processes, memory=memory) as cluster,
     ):
         stop = threading.Event()

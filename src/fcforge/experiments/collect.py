@@ -58,7 +58,17 @@ def describe_sites(cohort: "Cohort", experiment: Experiment) -> dict[str, Any]:
 
 
 def _describe(site: Site, outputs: int) -> dict[str, Any]:
-    """Return the facts of one site; `outputs` is the number of outputs of a network (classes)."""
+    """Return the facts of one site.
+
+    ``train_positive`` is the mean of the target over the training subjects: the share of patients, the share
+    of each class if there are more than two, or the mean of a numeric target.
+
+    Parameters
+    ----------
+    site : Site
+    outputs : int
+        Number of outputs of a network: that of the classes, or 1 for a numeric target.
+    """
     tested = site.covariates.get("test", {})
     y = site.learning(with_val=True).y.numpy()
     mean = y.mean()
@@ -97,7 +107,7 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
         else:
             plan = _plan_of_older_folder(store, specs, data)
         for seed in experiment.seeds:
-            data["site_facts"][str(seed)]
+            data["site_facts"][str(seed)]  # raises KeyError if it is missing
         return experiment, plan, data
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise store.unreadable(error) from error
@@ -107,6 +117,14 @@ def _plan_of_older_folder(store: Store, specs: Sequence[RunSpec], data: Any) -> 
     """Return the plan of a folder of an earlier version, whose experiment.json has no keys of nodes.
 
     The keys are found by the specs that the nodes' files contain.
+
+    Parameters
+    ----------
+    store : Store
+    specs : sequence of RunSpec
+        Runs of the experiment.
+    data : mapping
+        Content of experiment.json.
     """
     stored = {}
     for key in store.done():
@@ -141,7 +159,7 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
             continue
     metas = {key: store.read_meta(key) for key in scores}
     made = []
-    for spec, keys in plan.stages:
+    for spec, keys in plan.stages:  # with the runs that only fit own thresholds
         if all(key in scores for key in keys):
             made.append(result_of(spec, keys, scores, metas, data))
     results = [result for result in made if result.spec.left_out is None]
@@ -155,13 +173,13 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
     if not experiment.own_threshold:
         return results, asked
     scores_of = {result.spec: result.scores for result in made}
-    return [*results, *_with_own(results, scores_of, data)], 2 * asked
+    return [*results, *_with_own_thresholds(results, scores_of, data)], 2 * asked
 
 
-def _with_own(
+def _with_own_thresholds(
     results: RunResults, known: Mapping[RunSpec, Mapping[str, np.ndarray]], data: Any
 ) -> Iterator[RunResult]:
-    """Yield each run with every site's own threshold, if all its folds are complete.
+    """Yield each run with every site's own threshold, if the runs without each of its folds are complete.
 
     Parameters
     ----------

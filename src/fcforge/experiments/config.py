@@ -260,12 +260,12 @@ def parse_experiment(
     _refuse_former_word(data, where)
     tables: ConfigTables = make(ConfigTables, data, where)
     dataset = resolve_dataset(tables.dataset, path, allow_code=allow_code)
-    others = field_types(Experiment).keys() - OF_EXPERIMENT
+    elsewhere = field_types(Experiment).keys() - OF_EXPERIMENT  # in tables of their own
     settings = checked(
-        Experiment, tables.experiment, f"{where}: experiment", hidden=others
+        Experiment, tables.experiment, f"{where}: experiment", hidden=elsewhere
     )
     split = tables.split
-    if split.folds:
+    if split.folds:  # seed i tests fold i % folds of repetition i // folds
         settings["seeds"] = tuple(range(split.folds * split.repeats))
     made = Experiment(
         dataset=dataset,
@@ -369,7 +369,7 @@ def _base_model(
     if table is None:
         return None
     params = {**dataset.params, "sites": "others"}
-    params.pop("leave_out", None)
+    params.pop("leave_out", None)  # the run's own; [base_model] states another
     if table.dataset is not None:
         dataset = resolve_dataset(table.dataset, path, allow_code=allow_code)
         params = dict(dataset.params)

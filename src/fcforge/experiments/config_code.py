@@ -17,7 +17,7 @@ from fcforge.core.spec import LearnerSpec
 def allow_module(name: str, folder: Path, where: str, allow_code: bool) -> None:
     """Make a module that lies beside a config importable, if code is allowed.
 
-    An installed module needs neither.
+    Nothing is done for any other module: it has to be installed, and then it is importable.
 
     Parameters
     ----------

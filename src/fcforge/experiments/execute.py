@@ -270,6 +270,7 @@ def run_lanes(work: Work, trainer: "Trainer") -> None:
     for node in work.todo:
         title = node.spec.learner.title
         if title not in group_of:
+            # prefix(0) has no sites: only the learners are compared
             alike = trainer.parts.alike(node.spec.prefix(0))
             group_of[title] = first_titles.setdefault(alike, title)
 
@@ -302,5 +303,6 @@ def wanted_generators(nodes: Sequence[Node]) -> list[Node]:
     wanted = {}
     for node in nodes:
         if node.depth and node.spec.learner.generator:
+            # the name of its synthetic subjects identifies a generator; their number does not matter
             wanted[synthetic_name(node.spec, node.spec.order[-1], 0)] = node
     return list(wanted.values())

@@ -75,6 +75,7 @@ class LaneStorage:
         lanes : int
             Largest number of seeds that train in parallel.
         """
+        # file and run of each network to train, by what such networks share (all but the seed)
         missing: dict[RunSpec, dict[Path, RunSpec]] = {}
         for spec in specs:
             if pipeline_of(spec.learner) or not self._begins_pretrained(spec):
@@ -113,7 +114,7 @@ class LaneStorage:
         if node.parent is None:
             return self.first_lane(node.spec)
         tensors = self.store.read_lane(node.parent)
-        address = tensors.pop(POOL), tensors.pop(ITEM)
+        addresses = tensors.pop(POOL), tensors.pop(ITEM)  # of the remembered subjects
         moved = {name: value.to(self.device) for name, value in tensors.items()}
         state_type = self.parts.learner(node.spec).method.State
         lane = Lane.from_named(moved, state_type)
@@ -121,7 +122,7 @@ class LaneStorage:
         pools = [PoolName.from_json(pool) for pool in meta["pools"]]
         for pool in pools:
             self._ensure_pool(node.spec, pool)
-        rows = self.parts.loader.bank.locate(pools, *address)
+        rows = self.parts.loader.bank.locate(pools, *addresses)
         return lane._replace(state=self.parts.loader.from_places(lane.state, rows))
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
@@ -167,6 +168,7 @@ class LaneStorage:
             Log of the training, as JSON; None stores none.
         """
         state, rows = self.parts.loader.to_places(lane.state)
+        # address of each remembered subject: number of its pool in the list `pools`, number in that pool
         pools, pool, item = self.parts.loader.bank.address(rows)
         held = Counter(pools[k] for k in pool.tolist())
         facts = {

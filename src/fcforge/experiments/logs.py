@@ -108,7 +108,8 @@ def write_csv(store: Store, plan: Plan) -> None:
         table = csv.writer(stream)
         table.writerow(COLUMNS)
         for one in logged_sites(plan):
-            for entry in (one.key in whole and one.entries(store)) or ():
+            entries = one.entries(store) if one.key in whole else None
+            for entry in entries or ():
                 table.writerow(map(_cell, _row(one, entry)))
 
 
@@ -151,6 +152,9 @@ def event_path(folder: Path, one: LoggedSite) -> Path:
 def folder_name(text: str) -> str:
     """Return the name of a folder for any text; different texts have different names.
 
+    Characters outside a safe set, full stops at the beginning and an empty text (as %00) are percent-encoded.
+    A name that is too long is cut and ends with a digest of the text.
+
     Examples
     --------
     >>> folder_name("NYU>A/B"), folder_name(".."), folder_name("é 100 %")
@@ -183,25 +187,28 @@ def scalars(one: LoggedSite, entries: Sequence[Entry]) -> list[Scalar]:
         The step of a point is its epoch, counted from the beginning of the run. Epochs of a generator are
         counted by themselves.
     """
-    fits = [e.epoch for e in entries if e.name.startswith(GENERATOR)]
-    length = {True: max(fits, default=0), False: one.spec.training.epochs}
+    of_generator = [e.epoch for e in entries if e.name.startswith(GENERATOR)]
+    generator_epochs = max(of_generator, default=0)
     made = []
     for entry in entries:
-        of_generator = entry.name.startswith(GENERATOR)
+        epochs_per_site = one.spec.training.epochs
+        if entry.name.startswith(GENERATOR):
+            epochs_per_site = generator_epochs
         tag = f"{entry.name}/{entry.past_site}" if entry.past_site else entry.name
-        step = one.position * length[of_generator] + entry.epoch
+        step = one.position * epochs_per_site + entry.epoch
         made.append(Scalar(tag, step, entry.value))
     return sorted(made, key=lambda scalar: scalar.step)
 
 
 # -- during a run ----------------------------------------------------------------------------------
 @contextmanager
-def exported(
+def written_logs(
     store: Store, plan: Plan, log: LogFormat | None, progress: Progress
 ) -> Iterator[tuple[Plan, Progress]]:
     """Log all site trainings inside the ``with`` block and write the logs in a format.
 
-    Event files are written while the block runs, the CSV table when it ends, also after an error.
+    The block has to train the yielded plan and report to the yielded function. Event files are written while
+    the block runs, the CSV table when it ends, also after an error.
 
     Parameters
     ----------
@@ -223,18 +230,18 @@ def exported(
         yield plan, progress
         return
     nodes = {key: replace(node, logged=True) for key, node in plan.nodes.items()}
-    due = time.monotonic() + SECONDS
+    next_update = time.monotonic() + SECONDS
 
-    def shown(done: int, total: int, last: str) -> None:
+    def progress_with_logs(done: int, total: int, last: str) -> None:
         """Report progress, and write new event files from time to time."""
-        nonlocal due
+        nonlocal next_update
         progress(done, total, last)
-        if log == "tensorboard" and time.monotonic() > due:
+        if log == "tensorboard" and time.monotonic() > next_update:
             write_tensorboard(store, plan)
-            due = time.monotonic() + SECONDS
+            next_update = time.monotonic() + SECONDS
 
     write = write_csv if log == "csv" else write_tensorboard
     try:
-        yield replace(plan, nodes=nodes), shown
+        yield replace(plan, nodes=nodes), progress_with_logs
     finally:
         write(store, plan)

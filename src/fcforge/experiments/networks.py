@@ -161,9 +161,9 @@ def network_file(
     """
     from safetensors.torch import save
 
-    if type(learner.method).logits is Method.logits:
+    if type(learner.method).logits is Method.logits:  # predicts without the state
         lane = lane._replace(state=())
-    elif rows_of(lane.state):
+    elif rows_of(lane.state):  # refers to remembered subjects
         return None
     header = {
         "version": VERSION,
@@ -176,6 +176,7 @@ def network_file(
     }
     text = json.dumps(header, sort_keys=True)
     tensors = {k: v.detach().cpu().contiguous() for k, v in lane.named().items()}
+    # copies, because safetensors refuses tensors that share memory
     tensors = {k: tensors[k].clone() for k in sorted(tensors)}
     return save(tensors, metadata={HEADER: text, DIGEST: _digest(text, tensors)})
 
@@ -258,7 +259,7 @@ def load_network(path: str | Path, *, allow_code: bool = False) -> TrainedNetwor
         try:
             spec = RunSpec.from_json(
                 {
-                    "dataset": {"name": "stored"},
+                    "dataset": {"name": "stored"},  # a placeholder: none is loaded
                     "learner": header["learner"],
                     "order": header["order"],
                     "seed": header["seed"],
@@ -269,7 +270,7 @@ def load_network(path: str | Path, *, allow_code: bool = False) -> TrainedNetwor
             roi_names = tuple(map(str, header["roi_names"]))
         except (*MISFIT, ConfigError) as error:
             raise DataError(f"its header cannot be read ({error}).") from error
-        low, high = target.limits
+        low, high = target.limits  # JSON has lists in place of tuples
         target = replace(target, classes=tuple(target.classes), limits=(low, high))
         learner = _learner(spec.learner, n_rois, target, allow_code)
         lane = _lane(learner, tensors)
@@ -287,6 +288,7 @@ def _contents(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
     hint = "Give a file that `fcforge run --keep-networks` has written."
     try:
+        # safetensors: 8 bytes with the length of the header, the header as JSON, the arrays
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size])["__metadata__"]
         text, written = metadata[HEADER], metadata[DIGEST]
@@ -321,6 +323,7 @@ def _learner(
             do="If you trust that code, call load_network(path, allow_code=True).",
         )
     import_parts(spec)
+    # True skips the check that the run has public subjects: prediction does not need them
     return build_learner(spec, n_rois, has_base_model=True, target=target)
 
 
@@ -330,9 +333,10 @@ def _lane(learner: Learner, tensors: Mapping[str, Tensor]) -> Lane:
     network = {k: v.shape for k, v in tensors.items() if not k.startswith("state/")}
     if network != {k: v.shape for k, v in fresh.items()}:
         raise DataError("its network does not have the shapes of its model.")
-    plain = type(learner.method).logits is Method.logits
+    # a method that predicts with the network alone has left its state out (`network_file`)
+    stateless = type(learner.method).logits is Method.logits
     try:
-        lane = Lane.from_named(tensors, tuple if plain else learner.method.State)
+        lane = Lane.from_named(tensors, tuple if stateless else learner.method.State)
     except MISFIT as error:
         raise DataError(f"its state does not fit its method ({error}).") from error
     if lane.named().keys() != tensors.keys():

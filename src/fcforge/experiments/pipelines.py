@@ -129,8 +129,8 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     """
     from sklearn.base import clone
 
-    stated = {"keeps": "", **table}
-    given = stated.pop("estimator")
+    stated = {"keeps": "", **table}  # "" is refused with a list of the valid values
+    given = stated.pop("estimator")  # "module:function", or an estimator
     title = stated.pop("title", "")
     base_model = stated.pop("base_model", True)
     named = isinstance(given, str)
@@ -141,11 +141,11 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     pipeline = Pipeline(shown, folder=str(folder) if named else "", **settings)
     made = pipeline.make() if named else clone(given, safe=False)
     _require_usable(made, pipeline, where)
-    decides = _described(made).encode()
+    hashed = _described(made).encode()
     if named:
         file = _module(shown.partition(":")[0], pipeline.folder).__file__
-        decides += Path(file).read_bytes() if file and Path(file).is_file() else b""
-    pipeline = replace(pipeline, sha256=hashlib.sha256(decides).hexdigest()[:32])
+        hashed += Path(file).read_bytes() if file and Path(file).is_file() else b""
+    pipeline = replace(pipeline, sha256=hashlib.sha256(hashed).hexdigest()[:32])
     if not named:
         _HANDED[pipeline.sha256] = made
     method = Component(PIPELINE, asdict(pipeline))
@@ -240,7 +240,7 @@ def train(
     estimator = pipeline.make()
     # by partial_fit the same estimator goes from site to site, so its seed must not change
     names = () if pipeline.keeps == "partial_fit" else order
-    _seed(estimator, derive(seed, *names, PIPELINE) % 2**32)
+    _seed(estimator, derive(seed, *names, PIPELINE) % 2**32)  # NumPy takes 32 bits
     try:
         _fit(estimator, pipeline, parts, target)
     except Exception as error:
@@ -256,15 +256,16 @@ def _fit(
 ) -> None:
     """Fit an estimator to the training parts of some sites, by site in `parts`."""
     if pipeline.keeps == "partial_fit":
-        known = {"classes": [*range(target.outputs)]} if target.classes else {}
+        # a classifier has to be told all classes, because a site may lack one; a regressor takes none
+        more = {"classes": [*range(target.outputs)]} if target.classes else {}
         for part in parts.values():
-            estimator.partial_fit(_inputs(part, pipeline), part.y.numpy(), **known)
+            estimator.partial_fit(_inputs(part, pipeline), part.y.numpy(), **more)
         return
     every = FCBatch.concat(list(parts.values()))
     sizes = [len(part) for part in parts.values()]
     sites = np.repeat(list(parts), sizes)
-    with _metadata(pipeline, sites) as more:
-        estimator.fit(_inputs(every, pipeline), every.y.numpy(), **more)
+    with _metadata(pipeline, sites) as metadata:
+        estimator.fit(_inputs(every, pipeline), every.y.numpy(), **metadata)
 
 
 def _seed(estimator: Any, number: int) -> None:
@@ -280,6 +281,7 @@ def _metadata(pipeline: Pipeline, sites: np.ndarray) -> Iterator[dict[str, np.nd
     """Yield the metadata for an estimator: each subject's site, or nothing."""
     from sklearn import config_context
 
+    # None leaves scikit-learn's setting as it is
     with config_context(enable_metadata_routing=pipeline.site or None):
         yield {"site": sites} if pipeline.site else {}
 
@@ -369,13 +371,14 @@ def scores(
     n = len(batch)
     names = ("predict_proba", "decision_function") if target.classes else ("predict",)
     score = next(name for name in names if hasattr(estimator, name))
-    with _metadata(pipeline, np.repeat(site, n)) as more:
+    with _metadata(pipeline, np.repeat(site, n)) as metadata:
         predicted = np.asarray(
-            getattr(estimator, score)(_inputs(batch, pipeline), **more)
+            getattr(estimator, score)(_inputs(batch, pipeline), **metadata)
         )
+    # classes of its training subjects, which may be fewer than those of the target
     classes = [int(c) for c in getattr(estimator, "classes_", range(target.outputs))]
-    several = score == "predict_proba" or len(classes) > 2
-    wanted = (n, len(classes)) if several else (n,)
+    per_class = score == "predict_proba" or len(classes) > 2
+    wanted = (n, len(classes)) if per_class else (n,)
     if predicted.shape != wanted or not np.isfinite(predicted).all():
         raise FCForgeError(
             f"estimator '{pipeline.estimator}' gives scores of shape {predicted.shape}, or not all "
@@ -383,11 +386,9 @@ def scores(
         )
     if not target.classes:
         return predicted.astype(np.float32)
-    every = np.zeros((n, target.outputs))
-    every[:, classes] = (
-        predicted if score == "predict_proba" else _probabilities(predicted)
-    )
-    return (every[:, 1] if target.outputs == 2 else every).astype(np.float32)
+    p = np.zeros((n, target.outputs))  # 0 for a class without training subjects
+    p[:, classes] = predicted if score == "predict_proba" else _probabilities(predicted)
+    return (p[:, 1] if target.outputs == 2 else p).astype(np.float32)
 
 
 def _probabilities(decision: np.ndarray) -> np.ndarray:

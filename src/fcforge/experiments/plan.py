@@ -155,7 +155,11 @@ def make_plan(
     nodes: dict[str, Node] = {}
 
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
-        """Add the node of a run after the sites of `prefix`, with its parents, and return its key."""
+        """Add the node of a run after the sites of `prefix`, with its parents, and return its key.
+
+        A node has a parent if the learner continues from its state after the sites before. The first
+        site continues from the untrained network, which is no parent.
+        """
         learner_traits = traits_of(spec.learner, traits)
         node_spec = replace(
             spec, order=canonical(prefix, learner_traits.depends_on, sites)

@@ -1,4 +1,8 @@
-"""Checking, planning and training of an experiment, as `fcforge run` does it."""
+"""Checking, planning and training of an experiment, as `fcforge run` does it.
+
+A node is one site training of the prefix tree (`fcforge.experiments.plan`), stored as one folder. It is no
+machine: those that train are called workers.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,7 +21,7 @@ from fcforge.experiments.collect import describe_sites, stored_plan
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_code import import_dataset, import_parts
 from fcforge.experiments.execute import Place, default_jobs, run_lanes, run_local
-from fcforge.experiments.logs import exported
+from fcforge.experiments.logs import written_logs
 from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import Plan, make_plan, stored_runs
 from fcforge.experiments.public_subjects import resolve_public
@@ -146,8 +150,8 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
 
     The same experiment has at least one learner in common, and common learners have common nodes.
     """
-    stored, plan, environment = stored_plan(store)
-    maker = environment.get("fcforge", "an earlier one")
+    stored, plan, data = stored_plan(store)
+    maker = data.get("fcforge", "an earlier one")
     if maker != MADE_BY:
         message = (
             f"this folder was begun by another fcforge ({maker}), this is {MADE_BY}."
@@ -178,7 +182,7 @@ def run_experiment(
     group: int | None = None,
     progress: Progress = lambda done, total, title: None,
 ) -> None:
-    """Train every node that is missing or damaged in a run folder.
+    """Train every node (site training) that is missing or damaged in a run folder, on this machine.
 
     Parameters
     ----------
@@ -228,7 +232,7 @@ def train(
     *,
     keep_networks: bool = False,
 ) -> Store:
-    """Train every node that is missing or damaged in a run folder, as `fcforge run` does.
+    """Train every node (site training) that is missing or damaged in a run folder, as `fcforge run` does.
 
     Parameters
     ----------
@@ -259,17 +263,17 @@ def train(
     with (
         open_cluster(place.cluster) if place.cluster else nullcontext() as client,
         training_store(prepared, folder) as store,
-        exported(store, prepared.plan, log, progress) as (plan, shown),
+        written_logs(store, prepared.plan, log, progress) as (logged_plan, report),
     ):
-        if client is None:
-            todo = replace(prepared, plan=plan)
+        if client is None:  # no cluster
+            logged = replace(prepared, plan=logged_plan)
             run_experiment(
-                todo, store, jobs=place.jobs, device=place.device, progress=shown
+                logged, store, jobs=place.jobs, device=place.device, progress=report
             )
         else:
-            run_on(client, Work(plan, store, shown))
+            run_on(client, Work(logged_plan, store, report))
         if keep_networks:
-            export_networks(store, plan)
+            export_networks(store, logged_plan)
     return store
 
 

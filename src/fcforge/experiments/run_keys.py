@@ -93,6 +93,16 @@ def learner_identity(learner: LearnerSpec) -> Mapping[str, Any]:
 def _part(
     kind: str, component: Component, registry: Mapping[str, type[Any]]
 ) -> dict[str, Any]:
+    """Return what a method, model or generator depends on: its name and the settings that are no defaults.
+
+    Parameters
+    ----------
+    kind : {"method", "model", "generator"}
+        Kind of the component, for error messages.
+    component : Component
+    registry : mapping of str to type
+        Classes of this kind by name.
+    """
     cls = look_up(kind, component.name, registry)
     where = f"{kind} '{component.name}'"
     differing = settings_identity(cls, component.params, where)
@@ -125,6 +135,7 @@ def keys_of_specs(stored: Mapping[str, RunSpec]) -> Callable[[RunSpec], str]:
     keys = {_without_labels(spec): key for key, spec in stored.items()}
 
     def key_of(spec: RunSpec) -> str:
+        """Return the key of the stored node that ends with a spec, or a key that no node has."""
         plain = _without_labels(spec)
         return keys.get(plain) or f"missing-{digest(plain.to_json())}"
 

@@ -6,6 +6,7 @@ network among several that train in parallel: one order, seed and learner.
 A node is one site training of the prefix tree (`fcforge.experiments.plan`).
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ from fcforge.methods import Lane, Learner, build_learner
 from fcforge.methods.base import Method
 from fcforge.training.evaluation import Evaluator
 from fcforge.training.lanes import Job
+
+MOST_CACHED = 6  # prefixes whose sites are cached, if confounds are fitted on each
 
 
 class SiteKey(NamedTuple):
@@ -80,11 +83,10 @@ class RunParts:
         """Return the sites of a run by name, split by its seed, with confounds removed."""
         key = _site_key(spec)
         if key not in self._sites:
-            if (
-                spec.fitted_on
-            ):  # every prefix has sites of its own: only the last few are cached
-                _forget_oldest(self._sites, 6)
-                _forget_oldest(self._evaluators, 6)
+            if spec.fitted_on:
+                # confounds make the sites of every prefix others: only the latest are cached
+                _make_room(self._sites, MOST_CACHED)
+                _make_room(self._evaluators, MOST_CACHED)
             split = make_sites(self.cohort, spec.seed, spec)
             if spec.left_out is not None:
                 out = (spec.left_out, spec.seed)
@@ -171,18 +173,24 @@ class RunParts:
 
         Generators that cannot train in parallel are left out; they are fitted when they are needed.
         """
-        alike: dict[Component | None, tuple[Generator, list[Any]]] = {}
+        generators: dict[Component | None, Generator] = {}
+        requests: dict[Component | None, list[Any]] = defaultdict(list)
         for node in nodes:
             last = self.sites(node.spec)[node.spec.order[-1]]
-            generator, *people = self.loader.generator_for(last, node.spec)
-            named = node.spec.learner.generator
-            alike.setdefault(named, (generator, []))[1].append(people)
-        for generator, wanted in alike.values():
+            generator, source, names = self.loader.generator_for(last, node.spec)
+            component = node.spec.learner.generator
+            generators.setdefault(component, generator)
+            requests[component].append((source, names))
+        for component, generator in generators.items():
             if generator.in_lanes():
+                wanted = requests[component]
                 fit_together(generator, wanted, self.store.generators, self.device)
 
     def job(self, spec: RunSpec, lane: Lane) -> Job:
-        """Return the job of training a lane on the last site of a run's order."""
+        """Return the job of training a lane on the last site of a run's order.
+
+        With the leak `select_on_test` it holds the site's test subjects (`peek`), on which an epoch is chosen.
+        """
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
         view = self.loader.view(self.sites(spec)[site], spec)
@@ -199,7 +207,7 @@ def learner_key(spec: RunSpec) -> LearnerKey:
     return LearnerKey(spec.learner.method, spec.learner.model)
 
 
-def _forget_oldest(cache: dict[Any, Any], most: int) -> None:
+def _make_room(cache: dict[Any, Any], most: int) -> None:
     """Delete the oldest entries until there is room for one more of at most `most`."""
     while len(cache) >= most:
         cache.pop(next(iter(cache)))

@@ -88,25 +88,39 @@ class SiteLoader:
         """
         if with_val is None:
             with_val = spec.training.selection == "fixed"
-        part = "train+val" if with_val else "train"
+        learned = "train+val" if with_val else "train"
 
-        def pool(kind: str, name: str) -> PoolName:
-            """Return the name of a pool of the site's real subjects."""
-            conditions = site_conditions(spec)
-            place = (kind, site.name, spec.seed, name, 0, conditions, spec.fitted_on)
-            return PoolName(*place)
+        def pool(kind: str, part: str) -> PoolName:
+            """Return the name of the pool with a part of the site's real subjects."""
+            return PoolName(
+                kind,
+                site.name,
+                spec.seed,
+                part,
+                conditions=site_conditions(spec),
+                fitted_on=spec.fitted_on,
+            )
 
         learning = site.learning(with_val=with_val)
-        train = self.bank.add(pool("real", part), learning)
+        train = self.bank.add(pool("real", learned), learning)
         val = self.bank.add(pool("real", "val"), site.val)
         leaked = None
         if spec.leaks.context_on_test:
             leaked = self.bank.add(pool("test", "test"), site.test)
-        make = None
+        synthesise = None
         if spec.learner.generator:
-            make = partial(self.synthetic, site, spec)
-        shown = (train, val, make, leaked, self.public_view(spec), spec.seed)
-        return SiteView(site.name, len(spec.order) - 1, self.bank, *shown)
+            synthesise = partial(self.synthetic, site, spec)
+        return SiteView(
+            site.name,
+            len(spec.order) - 1,
+            self.bank,
+            train,
+            val,
+            synthesise,
+            leaked,
+            self.public_view(spec),
+            spec.seed,
+        )
 
     def public_view(self, spec: RunSpec) -> PublicView | None:
         """Return the view of the public subjects; None in a run without a base model."""

@@ -57,6 +57,7 @@ def without_fold(site: Site, fold: int, seed: int) -> Site:
     seed : int
         Seed of the run.
     """
+    # the folds of training and validation part are drawn apart, so that each keeps its share of both
     both = {"train": site.train, "val": site.val}
     folds = []
     for name, batch in both.items():

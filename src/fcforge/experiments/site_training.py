@@ -68,6 +68,7 @@ class SiteTraining:
         """Put the m remembered subjects into the bank and return their rows (m,)."""
         if not len(remembered):
             return torch.zeros(0, dtype=torch.int64)
+        # `keeps` is "real subjects" or "synthetic subjects" where any are remembered
         kind = self.learner.method.keeps.removesuffix(" subjects")
         pool = PoolName(kind, CARRIED, self.spec.seed, kind)
         return self.loader.bank.add(pool, remembered)
@@ -79,7 +80,8 @@ class SiteTraining:
         on their order in the last digit, and a run reads its lanes from files sorted by name.
         """
         state = self.loader.from_places(lane.state, self.remembered_rows)
-        params, stats = ({k: part[k] for k in sorted(part)} for part in lane[:2])
+        params = dict(sorted(lane.params.items()))
+        stats = dict(sorted(lane.stats.items()))
         return Lane(params, stats, state)
 
     def train(self, *, with_val: bool, tick: Tick) -> Lane:

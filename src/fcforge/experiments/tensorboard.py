@@ -34,6 +34,9 @@ class Scalar(NamedTuple):
 def event_file(scalars: Iterable[Scalar], seconds: float) -> bytes:
     """Return the content of an event file.
 
+    Numbers of the fields in event.proto and summary.proto: an Event has wall_time (1), step (2), file_version
+    (3) and summary (5); a Summary has value (1); a Value has tag (1) and simple_value (2).
+
     Parameters
     ----------
     scalars : iterable of Scalar

@@ -63,7 +63,8 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
     todo = [node for node in missing if node.depth]
     if not todo:
         return Cost(0)
-    people = Counter(prepared.cohort.site.tolist())
+    people = Counter(prepared.cohort.site.tolist())  # number of subjects by site
+    # missing nodes of each learner, those with few subjects first
     alike: dict[str, list[Node]] = {}
     for node in sorted(
         missing, key=lambda node: sum(people[s] for s in node.spec.order)
@@ -74,7 +75,7 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
         trainer = Trainer(prepared.cohort, Store(scratch))
         costs = _fit(trainer, todo)
         for nodes in alike.values():
-            one = _train(trainer, nodes[len(nodes) // 2].spec)
+            one = _train(trainer, nodes[len(nodes) // 2].spec)  # of median size
             scored = one._replace(seconds=0.0)  # an untrained network
             costs += [one if node.depth else scored for node in nodes]
             depths = [node.depth for node in nodes if node.continued]
@@ -100,11 +101,11 @@ def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
 def _train(trainer: Trainer, spec: RunSpec) -> Trial:
     """Return the cost of learning the last site of a run, without the work that is done once per site."""
     short = _brief(spec, SHORT)
-    trainer.run([short])
+    trainer.run([short])  # not timed: it loads the sites and prepares their inputs
     seconds = _clocked(trainer.run, [short])
     files = trainer.store.folder(short.key).iterdir()
     sizes = {file.suffix: file.stat().st_size for file in files}
-    state = sizes.pop(".safetensors", 0)
+    state = sizes.pop(".safetensors", 0)  # the lane
     is_network = not pipeline_of(spec.learner)
     if (
         is_network and trainer.parts.learner(spec).method.fits

@@ -56,6 +56,7 @@ class Trainer:
         self.store = store
         self.device = device
         self.group = group
+        # by learner and batch size: depth at which memory was measured, and number of lanes that fit
         self._fit: dict[tuple[LearnerKey, int], tuple[int, int]] = {}
 
     def run(self, nodes: Sequence[Node]) -> None:
@@ -144,9 +145,8 @@ class Trainer:
         jobs = []
         for node, lane in members:
             job = self.job(node.spec, lane)
-            if (
-                node.spec.learner != spec.learner
-            ):  # it differs in loss weights (`factors`)
+            if node.spec.learner != spec.learner:
+                # it differs in its title or in loss weights (`Method.factors`)
                 job = job._replace(method=self.parts.learner(node.spec).method)
             jobs.append(job)
         logged = members[0][0].logged

@@ -64,7 +64,7 @@ class Work:
         for key in plan.nodes.keys() - missing.keys() - self._children.keys():
             store.drop_lane(key)  # an interrupted run may have left it
         for key in missing:
-            store.drop(key)
+            store.drop(key)  # it may be damaged
         self._ready = [node for node in self.todo if node.parent not in missing]
         progress(self._finished, self._total, "")
 
@@ -86,15 +86,14 @@ class Work:
         Parameters
         ----------
         nodes : sequence of Node
-        what : str
+        title : str
             Description for the progress.
         """
         for node in nodes:
-            waiting = self._children[node.key].values()
-            self._ready += waiting
-            if (
-                not waiting
-            ):  # it was damaged and all nodes that start from it are stored
+            children = self._children[node.key].values()
+            self._ready += children
+            if not children:
+                # it was damaged, and all nodes that start from it are stored
                 self.store.drop_lane(node.key)
             if node.parent is not None:
                 self._children[node.parent].pop(node.key)
