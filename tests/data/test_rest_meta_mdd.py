@@ -152,3 +152,25 @@ def test_folders_inside_the_shared_one(shared: Path):
     for inner in ("Results", "Results/ROISignals_FunImgARCWF"):
         same = load_rest_meta_mdd(shared / inner)
         assert same.content_sha256() == whole.content_sha256()
+
+
+@pytest.mark.parametrize(
+    ("given", "global_signal", "was"),
+    [
+        ("ROISignals_FunImgARCWF", True, "kept"),
+        ("ROISignals_FunImgARglobalCWF", False, "removed"),
+    ],
+)
+def test_the_folder_of_the_other_processing_is_refused(
+    shared: Path, tmp_path: Path, given: str, global_signal: bool, was: str
+):
+    files = shared / "Results" / "ROISignals_FunImgARCWF"
+    folder = tmp_path / given
+    folder.mkdir()
+    for file in files.glob("ROISignals_S9-*.mat"):
+        (folder / file.name).hardlink_to(file)
+    with pytest.raises(DataError, match=f"global signal was {was}") as refused:
+        load_rest_meta_mdd(folder, sites=["S9"], global_signal=global_signal)
+    assert f"global_signal = {str(not global_signal).lower()}" in str(refused.value)
+    other = load_rest_meta_mdd(folder, sites=["S9"], global_signal=not global_signal)
+    assert len(other) == 10

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from fcforge.core.errors import DataError, at
 from fcforge.core.names import check_names
 from fcforge.data.cohort import Cohort
@@ -40,6 +42,8 @@ Atlas = Literal[
     "dosenbach160",
     "power264",
 ]
+# Names of the folders of .mat files by `global_signal`: whether the global signal was removed.
+FOLDERS = {False: "ROISignals_FunImgARCWF", True: "ROISignals_FunImgARglobalCWF"}
 WIDTHS = (1568, 1569, 1833)  # numbers of columns that shared files have
 TWICE = "S4"  # site whose subjects are in S14, too
 _LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
@@ -93,21 +97,33 @@ def load_rest_meta_mdd(
 
 
 def _series_folder(path: Path, global_signal: bool) -> Path:
-    """Return the folder of the .mat files inside the shared one; `DataError` if there is none.
+    """Return the folder of the .mat files inside the shared one.
 
     Parameters
     ----------
     path : Path
-        Shared folder, ``Results``, or the folder itself.
+        Shared folder, ``Results``, or the folder itself, which may have been renamed.
     global_signal : bool
         As in `load_rest_meta_mdd`.
+
+    Raises
+    ------
+    DataError
+        If there is no such folder, or `path` is the one of the other `global_signal`.
     """
-    name = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
-    for folder in (path / "Results" / name, path / name, path):
-        if folder.name == name and folder.is_dir():
+    name = FOLDERS[global_signal]
+    for folder in (path / "Results" / name, path / name):
+        if folder.is_dir():
             return folder
-        if folder == path and any(folder.glob("ROISignals_S*.mat")):
-            return folder
+    if path.is_dir() and path.resolve().name == FOLDERS[not global_signal]:
+        was = "kept" if global_signal else "removed"
+        raise DataError(
+            f"is the folder of series whose global signal was {was}.",
+            where=path,
+            do=f"Set global_signal = {str(not global_signal).lower()}, or give {name}.",
+        )
+    if path.is_dir() and (path.name == name or any(path.glob("ROISignals_S*.mat"))):
+        return path
     hint = "Give the shared folder, unpacked."
     raise DataError(f"no folder {name} here.", where=path, do=hint)
 
@@ -183,8 +199,8 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
         columns = {name: data[key].ravel() for key, name in known.items()}
         if any(len(values) != len(ids) for values in (dx, *columns.values())):
             raise DataError("its columns differ in length.")
-        labels = [_label(subject) for subject in ids]
-        wrong = int((labels != (dx > 0)).sum())
+        labels = np.array([_label(subject) for subject in ids])
+        wrong = int((labels != (dx > 0)).sum())  # Dx is 1 or -1, a label 1 or 0
         if wrong:
             raise DataError(f"Dx contradicts the id of {wrong} subjects.")
     covariates = {}
@@ -230,4 +246,5 @@ def _site(subject: str) -> str:
 
 def _label(subject: str) -> int:
     """Return the class in a subject's id: 1 for MDD, 0 for controls."""
+    # The slice, unlike an index, allows an id without a dash, which `_choose` refuses.
     return int(subject.split("-")[1:2] == ["1"])
