@@ -269,6 +269,7 @@ class _Files:
         require_all : bool
             Whether each person without a file is an error. Otherwise one warning counts them.
         """
+        # With `require_all`, `read` reports those without a file.
         present = [person for person in people if require_all or self.of(person)]
         faults = []
         if n_missing := len(people) - len(present):
@@ -294,11 +295,12 @@ class _Files:
         A damaged file is reported when it is read.
         """
         missing = [person for person in people if self.of(person) is None]
-        for series in " ".join(person.file for person in missing).split():
-            name = f"{self.kind}/{self.derivative}/{self.name(series)}"
-            data = _download(f"{BUCKET}/Outputs/{name}")
-            if data is not None:
-                write_bytes(self.root / self.kind / self.name(series), data)
+        for person in missing:
+            for series in person.file.split():  # one name, or all candidates (`_names`)
+                name = f"{self.kind}/{self.derivative}/{self.name(series)}"
+                data = _download(f"{BUCKET}/Outputs/{name}")
+                if data is not None:
+                    write_bytes(self.root / self.kind / self.name(series), data)
 
 
 # -- published files -------------------------------------------------------------------------------

@@ -84,7 +84,10 @@ def _as_fc(matrices: Sequence[np.ndarray]) -> np.ndarray:
         If they are not square and of one size, or have a diagonal other than 0 or 1.
     """
     shapes = {matrix.shape for matrix in matrices}
-    if len(shapes) != 1 or len(set(*shapes)) != 1 or len(*shapes) != 2:
+    is_one_square = len(shapes) == 1 and all(
+        len(shape) == 2 and shape[0] == shape[1] for shape in shapes
+    )
+    if not is_one_square:
         raise DataError(
             f"ROI matrices have the shapes {sorted(shapes)[:3]}.",
             do="All subjects need a square matrix of the same ROIs.",

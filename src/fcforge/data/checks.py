@@ -276,6 +276,7 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
 def why_not_splittable(y: np.ndarray, target: Target) -> str:
     """Return why a site with targets `y` cannot be split in three, in words; "" if it can be."""
     counts = class_counts(y, target)
+    # By the number of outputs: 1 for a number, else the number of classes.
     known = {1: ("subjects",), 2: ("controls", "patients")}
     names = known.get(target.outputs, target.classes)
     sizes = ", ".join(f"{n} {name}" for n, name in zip(counts, names, strict=True))

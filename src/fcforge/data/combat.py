@@ -43,7 +43,8 @@ def site_effect(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     until no edge changes by more than `CONVERGED` of its value. Here :math:`\hat\gamma` is the mean of
     the site's n subjects, :math:`\bar\gamma, \tau^2` are its mean and variance over edges, and a, b
-    are the parameters of the inverse gamma.
+    are the parameters of the inverse gamma. The iteration starts from the plain mean and variance of
+    each edge (``gamma_hat`` and ``delta2_hat``).
 
     Parameters
     ----------
@@ -55,19 +56,22 @@ def site_effect(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     shift, squared scale : ndarray of shape (E,)
     """
     n = len(standard)
-    shift = standard.mean(0)
-    scale = no_zeros(standard.var(0) * n / max(n - 1, 1))
-    if len(shift) < 2 or shift.var() == 0 or scale.var() == 0:
-        return shift, scale  # one edge, or all alike: nothing to borrow from the others
-    gamma_bar = shift.mean()
-    tau2 = shift.var(ddof=1)
-    a, b = _inverse_gamma(scale)
+    gamma_hat = standard.mean(0)
+    delta2_hat = no_zeros(standard.var(0) * n / max(n - 1, 1))
+    if len(gamma_hat) < 2 or gamma_hat.var() == 0 or delta2_hat.var() == 0:
+        return (
+            gamma_hat,
+            delta2_hat,
+        )  # one edge, or all alike: nothing to borrow from the others
+    gamma_bar = gamma_hat.mean()
+    tau2 = gamma_hat.var(ddof=1)
+    a, b = _inverse_gamma(delta2_hat)
     squares = (standard**2).sum(0)
     total = standard.sum(0)
-    gamma = shift
-    delta2 = scale
+    gamma = gamma_hat
+    delta2 = delta2_hat
     for _ in range(MOST_STEPS):
-        new_gamma = (n * tau2 * shift + delta2 * gamma_bar) / (n * tau2 + delta2)
+        new_gamma = (n * tau2 * gamma_hat + delta2 * gamma_bar) / (n * tau2 + delta2)
         # sum over subjects of (z - gamma)^2
         deviation = squares - 2 * new_gamma * total + n * new_gamma**2
         new_delta2 = (0.5 * deviation + b) / (n / 2 + a - 1)
@@ -81,10 +85,10 @@ def site_effect(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return gamma, delta2
 
 
-def _inverse_gamma(scale: np.ndarray) -> tuple[float, float]:
+def _inverse_gamma(delta2: np.ndarray) -> tuple[float, float]:
     """Return the parameters a and b of the inverse gamma with the moments of squared scales (E,)."""
-    mean = scale.mean()
-    variance = scale.var(ddof=1)
+    mean = delta2.mean()
+    variance = delta2.var(ddof=1)
     a = (2 * variance + mean**2) / variance
     b = (mean * variance + mean**3) / variance
     return a, b
@@ -164,6 +168,7 @@ class SiteEffects:
         standard = (without_kept - level) / sigma
         effects = [_effect(standard[site == name], how, name) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*effects, strict=True))
+        # The slope of the diagnosis is left out, because `remove` is not told the diagnoses.
         return cls(sites, level, sigma, slopes[: d.shape[1]], gamma, delta, how)
 
     def remove(

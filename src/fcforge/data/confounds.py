@@ -119,7 +119,7 @@ class Confounds:
     ) -> "Confounds":
         """Fit the least-squares regression of features on covariates.
 
-        Columns that do not vary (one sex only) get the coefficient zero.
+        Columns that do not vary (one sex only) get the coefficient zero; `rcond` excludes them.
 
         Parameters
         ----------
@@ -152,6 +152,7 @@ class Confounds:
         if not len(fc):
             return fc
         cleaned = log_features(fc, self.shrink) - self.effect(covariates)
+        # Scaling to a unit diagonal would change the features and bring back some of the effect.
         return from_log_features(cleaned, self.shrink, unit=False).astype(fc.dtype)
 
     def apply(self, site: Site) -> Site:
@@ -187,6 +188,7 @@ def _covariates(site: Site, part: str, names: Sequence[str]) -> Covariates:
 def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
     """Fit the removal of the named covariates on the training parts (train and val) of sites."""
     sites = list(sites)
+    # In the order of `learning`: a site's train, then its val.
     parts = [_covariates(s, part, names) for s in sites for part in ("train", "val")]
     people = FCBatch.concat([s.learning(with_val=True) for s in sites])
     covariates = {}

@@ -42,14 +42,19 @@ class Dataset(NamedTuple):
 
     @property
     def loader(self) -> Callable[..., Cohort]:
-        """Function that loads the cohort, with the source's settings and those of every dataset."""
+        """Function that loads the cohort, with the source's settings and those of every dataset.
+
+        It passes each keyword argument on to the source or to `_common`, by its name.
+        """
         source: Any = self.source
         if isinstance(source, str):
             source = import_object(source)
-        source_settings = field_types(source)
+        source_settings = field_types(source)  # name to type
 
         @limits(**field_limits(source))
-        @functools.wraps(source, updated=())
+        @functools.wraps(
+            source, updated=()
+        )  # not the attributes of a source that is a class
         def loader(**params: Any) -> Cohort:
             """Return the cohort of the source, with the common settings applied."""
             of_source = {k: v for k, v in params.items() if k in source_settings}
@@ -83,7 +88,7 @@ def _common(
     target : str
         Target: ``"diagnosis"``, or a covariate that is a number, e.g. ``"age"``.
     limits : (float, float)
-        Least and greatest value of that number, agreed in advance.
+        Least and greatest value of that number, agreed in advance; zeros if there are none.
     """
     if leave_out:  # first, so that nothing else of these people is used
         cohort = cohort.without(leave_out)
@@ -137,7 +142,17 @@ _ROWS = (
 
 
 def _adopt(candidate: Any, name: str, where: str) -> Dataset:
-    """Return the registry's entry for a plug-in's loading function."""
+    """Return the registry's entry for a plug-in's loading function.
+
+    Parameters
+    ----------
+    candidate : object
+        What the plug-in's entry point names.
+    name : str
+        Name of the entry point, hence of the dataset.
+    where : str
+        Place of the plug-in, for the error message.
+    """
     if not callable(candidate):
         message = f"'{name}' is not a function that returns a Cohort."
         raise ConfigError(message, where=where, do="Correct or uninstall the plug-in.")
@@ -212,11 +227,12 @@ def load_people(
     sites : sequence of str
         Sites, or none for all.
     **settings
-        Further settings of the dataset ``folder``; None means the default.
+        Further settings of the dataset ``folder``; None, False and empty ones mean the default.
     """
     candidates = {**settings, "sites": list(sites)}
     params = {name: value for name, value in candidates.items() if value}
     cohort = load_dataset(Component("folder", {"path": str(data), **params}))
     if sites:
+        # With `partial` a class may be missing, so the people cannot be meant for a split.
         require_valid(cohort, to_split=not settings.get("partial"))
     return cohort

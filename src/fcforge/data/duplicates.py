@@ -42,7 +42,7 @@ def find_duplicates(
         Second data set. Each pair then has one scan from each set, and scans with the same id
         count as duplicates, too.
     other_ids : ndarray of shape (m,), str, optional
-        Ids of `other`.
+        Ids of `other`; given if and only if `other` is.
     """
     edges = _unit_edges(fc)
     correlation = edges @ (edges if other is None else _unit_edges(other)).T

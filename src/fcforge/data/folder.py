@@ -264,7 +264,9 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
         raise DataError(message, do="Keep one row each.")
     subjects = cohort.subject_id.tolist()
     row_of_id = {subject: row for row, subject in enumerate(ids)}
-    row_of_subject = under_ids_of(subjects, row_of_id)
+    row_of_subject = under_ids_of(
+        subjects, row_of_id
+    )  # with the cohort's leading zeros
     places = np.array([row_of_subject.get(subject, -1) for subject in subjects])
     if (places < 0).all():  # -1: not in the file
         raise DataError(
@@ -347,6 +349,7 @@ def _files_without_row(listed: Listed, files: Sequence[Path]) -> Iterator[Fault]
     """
     subjects = [person.subject_id for person in listed.people]
     names = {path.name for path in files}
+    # Rows that cannot be used are faults; their files have a row all the same.
     for subject in [*subjects, *(fault.subject for fault in listed.faults)]:
         names -= {name for name in names if participants.owns_file(name, subject)}
     if names and not any(person.file for person in listed.people):
@@ -369,6 +372,7 @@ def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Rea
     """
     matrix, names = read_matrix_file(path, variable)
     with at(path):
+        # One row or column of numbers is a row of edges; two numbers could be a matrix cut off.
         if 1 in matrix.shape and matrix.size > 2 and kind != "timeseries":
             row = matrix.reshape(1, -1)
             edges = np.tanh(row) if kind == "fisher_z" else row
@@ -420,7 +424,7 @@ def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
         raise DataError("array 'fc_upper' is missing.", do=hint)
     values = arrays[name]
     n_axes = 3 if name == "fc" else 2
-    square = len(set(values.shape[1:])) == 1
+    square = len(set(values.shape[1:])) == 1  # `fc_upper` has one such length
     if values.ndim != n_axes or values.dtype.kind not in "fiu" or not square:
         raise DataError(
             f"'{name}' has shape {values.shape} and type {values.dtype}.",

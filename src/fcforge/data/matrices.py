@@ -52,7 +52,8 @@ class Layout(NamedTuple):
     def fill(self, X: np.ndarray) -> np.ndarray:
         """Return float32 matrices (n, R, R), symmetric with unit diagonal, that have the edges X (n, p).
 
-        The edges fill the first p places of the layout.
+        The edges fill the first p places of the layout; places beyond them are 0
+        (`fcforge.estimator.inputs.numbers_as_fc` has any number p).
         """
         rows, cols = (index[: X.shape[1]] for index in self.indices())
         fc = np.zeros((len(X), self.n_rois, self.n_rois), dtype=np.float32)
@@ -138,7 +139,9 @@ def _by_names(
     n_rois = len(rois)
     different = {frozenset(pair) for pair in pairs}
     n_pairs = n_rois * (n_rois - 1) // 2
-    complete = len(different) == len(pairs) in (n_pairs, n_pairs + n_rois)
+    # Every pair once, with or without the pairs of an ROI and itself.
+    is_full = len(pairs) in (n_pairs, n_pairs + n_rois)
+    complete = is_full and len(different) == len(pairs)
     if not complete or any(len(pair) != 2 for pair in pairs):
         raise DataError(
             f"{len(pairs)} names of edges are not every pair of {n_rois} ROIs once.",
@@ -167,8 +170,10 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
         Anything else is a time series, which is refused if it looks transposed.
     """
     rows, columns = matrix.shape
-    if kind == "auto" and (kind := _kind_of(matrix)) == "timeseries":
-        refuse_transposed(matrix)
+    if kind == "auto":
+        kind = _kind_of(matrix)
+        if kind == "timeseries":
+            refuse_transposed(matrix)
     if kind == "fisher_z":
         if not 2 <= rows <= columns:
             raise DataError(f"Fisher z of shape {rows} x {columns} is not square.")
@@ -191,8 +196,12 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
 
 
 def _kind_of(matrix: np.ndarray) -> Kind:
-    """Return the kind of a matrix's content, told from its shape, diagonal and symmetry."""
-    square = matrix[:, : len(matrix)]
+    """Return the kind of a matrix's content, told from its shape, diagonal and symmetry.
+
+    A diagonal of NaN or infinity is that of CONN's Fisher z if it is infinite (artanh 1) or another
+    value is beyond 1.
+    """
+    square = matrix[:, : len(matrix)]  # CONN may add columns of further targets
     if len(square) > 1 and square.shape == (len(square),) * 2:
         off_diagonal = square[~np.eye(len(square), dtype=bool)]
         diagonal = np.diagonal(square)

@@ -149,6 +149,7 @@ def groups_of(
     counts = Counter(v.strip() for v in values if not is_missing(v))
     present = {_plain(value) for value in counts}
     counted_values = ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
+    # The place of a group is its class: controls first.
     groups = [_listed(group) for group in classes or (negative, positive)]
     if classes and (positive or negative or len(classes) < 3 or not all(groups)):
         message = (
@@ -156,6 +157,7 @@ def groups_of(
             "and negative."
         )
         raise DataError(message, do=NAME_THEM)
+    # A word twice in one group does no harm, one in two groups does.
     named = [word for group in groups for word in set(group)]
     if not named:
         _refuse_two_disorders(present, counted_values)
@@ -172,6 +174,7 @@ def groups_of(
         if times > 1:
             message = f"the diagnosis '{word}' is named in {times} groups."
             raise DataError(message, do="Name each diagnosis in one group only.")
+    # With `partial` some groups may be absent, but not all.
     absent = [", ".join(group) for group in groups if present.isdisjoint(group)]
     all_absent = len(absent) == len(groups) and bool(present)
     if all_absent or (absent and not partial):
@@ -380,7 +383,9 @@ def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
             hint = "Is it the same atlas, with volumes in rows and ROIs in columns?"
         elif reading.roi_names not in ((), names):
             pairs = enumerate(zip(reading.roi_names, names, strict=True), 1)
-            number, name, usual = next((i, a, b) for i, (a, b) in pairs if a != b)
+            number, name, usual = next(  # the first ROI with another name
+                (i, own, other) for i, (own, other) in pairs if own != other
+            )
             message = f"ROI {number} is '{name}', with most subjects '{usual}'."
             hint = "All subjects need the same ROIs in the same order; make the file again."
         else:
@@ -411,6 +416,7 @@ def owns_file(file_name: str, subject: str) -> bool:
     """
     bare_id = subject.removeprefix("sub-")
     padding = "0*" if bare_id.isdigit() else ""
+    # After the id comes no letter or digit.
     pattern = rf"(sub-)?{padding}{re.escape(bare_id)}(?![^\W_])"
     return re.match(pattern, file_name) is not None
 
@@ -420,8 +426,9 @@ def labelled(
 ) -> Listed:
     """Return the people whose diagnosis belongs to a group, with their class.
 
-    A person whose diagnosis is missing or unknown becomes a fault. One warning counts the people
-    whose diagnosis is known but in none of the groups.
+    A person whose diagnosis is missing or unknown becomes a fault. One warning counts the people who
+    are left out: those whose diagnosis is in none of the groups and, with `drop_unlabelled`, those
+    without a diagnosis.
 
     Parameters
     ----------
@@ -554,6 +561,7 @@ def people_of(
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts: 1 is the header
+        # `whole` undoes a spreadsheet's 50952.0.
         cells = {role: whole(row.get(column, "")) for role, column in columns.items()}
         subject, site = cells["id"], cells["site"]
         empty = [role for role in needed if cells[role] in ("", "n/a")]

@@ -279,7 +279,9 @@ def partners(mean: Array) -> Array | None:
         return None
     roi = np.arange(n)
     alternating = np.where(roi < n - n % 2, roi ^ 1, roi)  # 0 with 1, 2 with 3, ...
-    halves = (roi + n // 2) % n if n % 2 == 0 else roi
+    halves = (
+        (roi + n // 2) % n if n % 2 == 0 else roi
+    )  # of 90: 0 with 45, 1 with 46, ...
     for partner in (alternating, halves):
         share_weaker = (matrix < matrix[roi, partner][:, None]).mean(1)
         if np.median(share_weaker) >= PAIRED:

@@ -91,7 +91,7 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
     fc = np.asarray(scan.fc, dtype=np.float32)
     if fc.shape != (n_rois, n_rois):
         return Scan(scan.subject, None, f"has {fc.shape[0]} ROIs, the model {n_rois}.")
-    for problem, _ in matrix_faults(fc):
+    for problem, _ in matrix_faults(fc):  # the first one is enough
         return Scan(scan.subject, None, f"is not a correlation matrix: {problem}")
     return scan._replace(fc=fc)
 
@@ -133,7 +133,8 @@ def _scans(name: str, path: Path, row: Row, kind: Kind) -> list[Scan]:
     kind : {"auto", "fc", "fisher_z", "timeseries"}
     """
     arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
-    if "fc_upper" not in arrays and np.ndim(arrays.get("fc", 0)) != 3:
+    of_many_people = "fc_upper" in arrays or np.ndim(arrays.get("fc", 0)) == 3
+    if not of_many_people:
         fc, _, names = read_fc(path, kind)
         return [Scan(name, fc, "", _numbers(row), names)]
     rows, matrices, names = npz_rows(arrays, kind)

@@ -68,6 +68,7 @@ def simulate(
     ConfigError
         For an unknown preset, and for a setting that the preset does not have.
     """
+    # `locals` holds the arguments alone here; those that are None keep their defaults.
     settings = {name: value for name, value in locals().items() if value is not None}
     check_names("preset", [preset], (*PRESETS, SYSTEMS))
     where = f"preset '{preset}'"

@@ -264,12 +264,17 @@ def atlas_of(n_rois: int) -> Atlas:
 
 
 def _half_ellipsoid(n: int) -> np.ndarray:
-    """Return `n` points (n, 3) in the left half of an ellipsoid with half axes 65, 85 and 60 mm."""
+    """Return `n` points (n, 3) in the left half of an ellipsoid with half axes 65, 85 and 60 mm.
+
+    Height, angle and radius of successive points advance so that the points fill the volume evenly.
+    """
     i = np.arange(n) + 0.5
     height = 1 - 2 * i / max(n, 1)
-    angle = (i * np.pi * (3 - np.sqrt(5))) % np.pi  # half a turn: x stays on one side
+    # The angle advances by the golden angle. Modulo half a turn, x stays on one side.
+    angle = (i * np.pi * (3 - np.sqrt(5))) % np.pi
+    # Shares of the volume, 0.3 to 1, advance by the golden ratio; the radius is their cube root.
     radius = (0.3 + 0.7 * ((i * 0.6180339887) % 1)) ** (1 / 3)
-    ring = np.sqrt(1 - height**2)
+    ring = np.sqrt(1 - height**2)  # radius of the unit sphere's circle at this height
     x = -ring * np.sin(angle)
     y = ring * np.cos(angle)
     unit = np.stack([x, y, height], axis=1)
@@ -321,12 +326,14 @@ def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
     system : ndarray of shape (R,), int
         System of each ROI.
     """
-    # 30 % of the pairs of systems are affected fully, the others by a quarter.
+    # 30 % of the pairs of systems are affected fully, the others by a quarter: a standard normal
+    # number exceeds 0.524 with probability 0.3.
     share = np.where(_by_system(rng, system) > 0.524, 1.0, 0.25)
     block = _by_system(rng, system)
     pattern = share * (0.5 * block + 0.8 * symmetric_normal(rng, len(system)))
     upper = np.triu_indices(len(system), 1)
     root_mean_square = np.sqrt((share[upper] ** 2).mean())
+    # The sum in brackets has SD 0.94; 0.94 / 1.08 is the SD that the docstring promises.
     return pattern / (1.08 * root_mean_square) - 0.5
 
 
@@ -408,6 +415,13 @@ class World:
     def people_of(self, place: SiteLayout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw the subjects of one site.
 
+        A subject's matrix in Fisher z is a sum of patterns (R, R), each times a number of the subject.
+
+        Parameters
+        ----------
+        place : SiteLayout
+            Name and sizes of the site.
+
         Returns
         -------
         fc : ndarray of shape (n, R, R)
@@ -416,13 +430,15 @@ class World:
         fd : ndarray of shape (n,)
             Mean framewise displacement in mm.
         """
-        disorder, shift, reliability = self._site_effects(place)
+        disorder, shift, attenuation = self._site_effects(place)
         rng = self._rng("subjects", place.name)
         label, fd, amounts = self._amounts(rng, place)
         nearness = np.exp(-self.distance / 30.0)
+        # Head motion raises FC of ROIs that are near each other and lowers it between distant ones.
         by_motion = MOTION * (-0.15 + 0.5 * nearness)
 
-        # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
+        # The rows of `parts` are the patterns, the columns of `amounts` the subjects' numbers, so that
+        # one matrix product adds up all parts. The second pattern is 1 everywhere: global connectivity.
         mean, _, traits = self.population
         by_trait = traits[:, :, None] * traits[:, None, :]
         parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
@@ -433,7 +449,8 @@ class World:
             others.append((SHARED * disorder + np.sqrt(1 - SHARED**2) * new)[None])
         parts = np.concatenate([parts, by_trait, *others]).astype(np.float32)
         z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
-        attenuated = np.tanh(z).reshape(-1, *mean.shape) * reliability
+        attenuated = np.tanh(z).reshape(-1, *mean.shape) * attenuation
+        # Neighbouring volumes are correlated: a scan is worth 0.45 independent ones per volume.
         samples = max(round(0.45 * place.volumes), self.atlas.n_rois // 4)
         return observe(attenuated, samples, rng), label.astype(np.int64), fd
 
@@ -441,6 +458,12 @@ class World:
         self, rng: np.random.Generator, place: SiteLayout
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw how much of each pattern the subjects of a site have.
+
+        Parameters
+        ----------
+        rng : numpy Generator
+        place : SiteLayout
+            Name and sizes of the site.
 
         Returns
         -------
@@ -453,19 +476,22 @@ class World:
         sizes = [place.patients, place.controls]
         label = rng.permutation(np.repeat([1, 0], sizes))
         n = len(label)
-        # Mean framewise displacement is lognormal around the class mean with log SD 0.6.
+        # Mean framewise displacement is lognormal around the class mean with log SD 0.6. Its factor
+        # has the mean 1, as 0.18 = 0.6^2 / 2.
         fd = np.where(label == 1, place.fd_patients, place.fd_controls)
         fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
+        # What a lognormal factor of global connectivity adds to the base, which is the factor's 1.
         gain = BASE * np.expm1(GAIN * rng.standard_normal(n))
         trait = TRAIT / np.sqrt(N_TRAITS)
         weight = trait * rng.standard_normal((n, N_TRAITS))
         log_severity = SEVERITY * rng.standard_normal(n) - SEVERITY**2 / 2
         severity = np.exp(log_severity) * label
-        # Patients have the disorders in turn.
+        # Patients have the disorders in turn: label k for disorder k, still 0 for controls.
         label = label * (1 + np.cumsum(label) % self.disorders)
         first, *further = [
             severity * (label == k) for k in range(1, self.disorders + 1)
         ]
+        # The population's mean matrix is that of subjects who move by 0.08 mm.
         columns = [np.ones(n), gain, first, fd - 0.08, weight, *further]
         return label, fd, np.column_stack(columns)
 
@@ -473,6 +499,11 @@ class World:
         self, place: SiteLayout
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw the effects of a site, each of shape (R, R).
+
+        Parameters
+        ----------
+        place : SiteLayout
+            The site, of which only the name counts.
 
         Returns
         -------
@@ -488,7 +519,9 @@ class World:
         n = self.atlas.n_rois
         local = _disorder(rng, self.system)
         shared = recipe.rho * self.population.disorder
-        mixed = shared + np.sqrt(1 - recipe.rho**2) * local
+        mixed = (
+            shared + np.sqrt(1 - recipe.rho**2) * local
+        )  # correlation rho with the population
         shift = recipe.site_block * _by_system(rng, self.system)
         shift += recipe.site_edge * symmetric_normal(rng, n)
         reliability = 1 - UNRELIABILITY * np.abs(rng.standard_normal(n))

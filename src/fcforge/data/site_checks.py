@@ -270,6 +270,8 @@ def _halves(cohort: Cohort) -> np.ndarray:
 def held_out_scores(fc: np.ndarray, higher: np.ndarray, site: np.ndarray) -> np.ndarray:
     """Return the ridge score of each person by the model of all other sites, shape (n,).
 
+    The formula is in the head of this module: `kernel` is K, `inverse` G, and `block` G_BB.
+
     Parameters
     ----------
     fc : ndarray of shape (n, R, R)
@@ -287,7 +289,7 @@ def held_out_scores(fc: np.ndarray, higher: np.ndarray, site: np.ndarray) -> np.
     kernel = (x @ x.T).astype(np.float64)
     scale = float(np.trace(kernel)) / len(kernel) or 1.0
     inverse = np.linalg.inv(kernel + PENALTY * scale * np.eye(len(kernel)))
-    dual = inverse @ y
+    dual = inverse @ y  # G y
     scores = np.empty(len(y))
     for rows in rows_of_sites:
         block = inverse[np.ix_(rows, rows)]

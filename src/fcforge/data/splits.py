@@ -49,7 +49,8 @@ def split_counts(
         Numbers for training, validation and test.
     """
     test = test or max(1, math.floor(test_fraction * n + 0.5))
-    val = max(val_fraction > 0, math.floor(val_fraction * (n - test) + 0.5))
+    fewest_val = 1 if val_fraction > 0 else 0
+    val = max(fewest_val, math.floor(val_fraction * (n - test) + 0.5))
     return n - test - val, val, test
 
 
@@ -131,14 +132,17 @@ def split_cohort(
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
     counts = class_counts(members.y, members.target)
-    tested = 1 / folds if folds else conditions.test_fraction
-    fewest = min(split_counts(n, tested, conditions.val_fraction)[0] for n in counts)
-    if fewest < 1 or min(counts) < folds:
+    test_fraction = 1 / folds if folds else conditions.test_fraction
+    n_train = [
+        split_counts(n, test_fraction, conditions.val_fraction)[0] for n in counts
+    ]
+    if min(n_train) < 1 or min(counts) < folds:
         message = f"is too small to split ({min(counts)} of a class)."
         hint = "Run `fcforge check`; train on more of them, or choose fewer folds."
         raise DataError(message, where=f"site '{site_name}'", do=hint)
     rng = numpy_rng(seed, "split", site_name)
     if folds:
+        # The same order of subjects for the seeds 0 to k - 1, of which each tests another fold.
         rng = numpy_rng(seed // folds, "folds", "split", site_name)
     rows = split_rows(strata(members.y), rng, conditions, seed)
     parts = {name: members.select(index) for name, index in rows.items()}
@@ -216,15 +220,16 @@ def portions(site: Site, seed: int, visits: int) -> list[Site]:
         One per visit.
     """
     rng = numpy_rng(seed, "visits", site.name)
-    rows_of: dict[str, list[np.ndarray]] = {}  # by part, the rows of each visit
+    rows_of: dict[str, list[np.ndarray]] = {}  # by part, the row numbers of each visit
     for part in ("train", "val"):
         batch = getattr(site, part)
         rows_of[part] = _dealt(strata(batch.y.numpy()), rng, visits)
         if part == "train":
             fewest = min(len(rows) for rows in rows_of[part])
-            classes = [set(batch.y[rows].tolist()) for rows in rows_of[part]]
+            # The first visit gets a subject of every class, later ones may not.
+            n_classes = [len(set(batch.y[rows].tolist())) for rows in rows_of[part]]
             is_number = batch.y.is_floating_point()
-            lacks_class = not is_number and len(set(map(len, classes))) > 1
+            lacks_class = not is_number and min(n_classes) < max(n_classes)
             if fewest < 2 or lacks_class:
                 raise DataError(
                     f"has too few training subjects for {visits} visits.",
@@ -235,11 +240,15 @@ def portions(site: Site, seed: int, visits: int) -> list[Site]:
     for k in range(visits):
         rows = {part: rows_of[part][k] for part in rows_of}
         ids = {
-            part: tuple(np.array(site.subject_ids[part])[r]) for part, r in rows.items()
+            part: tuple(np.array(site.subject_ids[part])[of_visit])
+            for part, of_visit in rows.items()
         }
         covariates = {
-            part: {n: v[r] for n, v in site.covariates.get(part, {}).items()}
-            for part, r in rows.items()
+            part: {
+                name: values[of_visit]
+                for name, values in site.covariates.get(part, {}).items()
+            }
+            for part, of_visit in rows.items()
         }
         sites.append(
             replace(
@@ -265,13 +274,14 @@ def _dealt(
         Stratum of each row.
     rng : numpy Generator
     n : int
+        Number of sets.
     """
     shares: list[list[np.ndarray]] = [[] for _ in range(n)]
     for stratum in np.unique(stratum_of_row):
         rows = rng.permutation(np.flatnonzero(stratum_of_row == stratum))
         for k in range(n):
             shares[k].append(rows[k::n])
-    empty = np.zeros(0, dtype=int)
+    empty = np.zeros(0, dtype=int)  # for a part without rows, which has no strata
     return [np.sort(np.concatenate([empty, *share])) for share in shares]
 
 
