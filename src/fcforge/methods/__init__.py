@@ -47,10 +47,12 @@ def build_learner(
     spec : LearnerSpec
         Method, model and generator with their settings, as a config states them.
     n_rois : int
+        Number of ROIs of the FC matrices.
     has_base_model : bool
-        Whether the run has public subjects with a base model.
+        Whether the run has public subjects with a base model. Give True, too, where this has been checked
+        before: False only makes parts that need them raise an error.
     target : Target
-        What is predicted.
+        What is predicted. The method, the model and the generator must all be able to learn it.
 
     Returns
     -------
@@ -64,6 +66,7 @@ def build_learner(
     method = make_method(spec.method)
     where = f"learner '{spec.title}'"
     _require_parts(spec, method, has_base_model, where)
+    # a method may prefer certain features of an edge model; the config's own setting goes first
     default = {"features": method.features} if method.features else {}
     component = replace(spec.model, params={**default, **spec.model.params})
     model = make_model(component, n_rois, target.outputs)
@@ -80,6 +83,9 @@ def _require_parts(
     spec: LearnerSpec, method: Method, has_base_model: bool, where: str
 ) -> None:
     """Raise `ConfigError` if the method's model, generator or public subjects are missing.
+
+    Public subjects are missing if the run has none, or if this learner opts out of the run's base
+    model (``base_model = false`` in its row of the config).
 
     Parameters
     ----------
@@ -107,6 +113,7 @@ def _require_parts(
         )
     needs_public = method.needs_public or generator_needs_public
     if needs_public and not (has_base_model and spec.base_model):
+        # a row is a learner of the config
         lacking = "this row" if has_base_model else "the run"
         raise ConfigError(
             f"it needs a base model, and {lacking} has none.",
@@ -126,7 +133,7 @@ def require_kind(
     able : collection of str
         Kinds of target that the part can learn.
     part : str
-        Name of the part, for the error message.
+        Kind and name of the part, such as "model 'gcn'", for the error message.
     where : str
         Name of the learner, for the error message.
     """
@@ -146,8 +153,9 @@ def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
     ----------
     learner : Learner
     lane : Lane
+        Trained by the learner.
     temperature : float
-        Divisor of the log odds, from their calibration.
+        Divisor of the log odds by which a calibration makes them neither too sure nor too unsure.
 
     Returns
     -------
@@ -164,5 +172,7 @@ def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
             return logits[:, 0]
         return (logits[:, 1] - logits[:, 0]) / temperature
 
+    # `plain` only if the method's scores are the model's own logits: PackNet, for one, chooses among
+    # several networks, which is not linear
     plain = type(learner.method).logits is Method.logits
     return Scorer.of(learner.model, score, plain=plain)

@@ -3,12 +3,13 @@ r"""Analytic ridge: the exact joint solution from accumulated sufficient statist
 Every site adds its features X and labels t (-1 control, +1 patient; a column of each of more
 classes; a number as it is) to the second moments
 :math:`M = [1, X, t]^\top [1, X, t]`, kept as the square root R with :math:`R^\top R = M` (the R of
-a QR decomposition: the same numbers in min(n, p + 2) rows instead of p + 2). From M alone follow
+a QR decomposition: the same numbers in min(n, 1 + q + c) rows instead of 1 + q + c). From M alone follow
 the standardisation of the features and the ridge weights. Nothing is forgotten: after the last
 site the weights are those of one ridge regression on all sites together, whatever the order. No
 subject is kept, but second moments of few subjects reveal a lot about them: see the privacy audit.
 
-Shapes: n subjects, q features, c columns of labels (one, or one per class if there are more than two).
+Shapes: n subjects so far, q features, c columns of labels (one, or one per class if there are more than
+two).
 A lane is one training run: one learner, order of sites and seed.
 """
 
@@ -35,7 +36,7 @@ from fcforge.models.edge import WHOLE_LOG
 
 
 class AnalyticState(NamedTuple):
-    """Root R of the second moments: upper triangular, shape (m, 1 + q + c), float64."""
+    """Root R of the second moments: upper triangular, float64, min(n, 1 + q + c) rows of 1 + q + c."""
 
     root: Tensor
 
@@ -104,26 +105,42 @@ class Analytic(Method):
         weight: float = 1.0,
         solved: bool = True,
     ) -> Lane:
+        """Return the lane with the moments of some subjects added to its root.
+
+        Parameters
+        ----------
+        model : Model
+        lane : Lane
+        subjects : PublicView or SiteView
+        weight : float
+            Weight of each of these subjects, besides the user's training weights.
+        solved : bool
+            Whether to compute the model of all subjects so far, too; otherwise the lane's parameters
+            stay as they were.
+        """
         rows = moment_rows(model, subjects.inputs(model), subjects.y)
+        # a row times the root of its weight: moments are products of two rows
         rows = rows.to(lane.state.root).mul_(math.sqrt(weight))
         if isinstance(subjects, SiteView) and subjects.weight is not None:
             rows.mul_(subjects.weight.sqrt()[:, None])
         root = ridge.add_to_root(lane.state.root, rows)
         if not solved:
             return lane.with_state(root=root)
-        spare = rows if rows.shape == root.shape else None
+        spare = rows if rows.shape == root.shape else None  # no longer needed
         outputs = model.n_outputs
         columns = ridge.n_columns(outputs)
         penalties = self._penalties(rows.shape[1] - 1 - columns)
         solution = ridge.ridge_from_root(root, penalties, spare, columns)
-        # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
+        # If scores are normal around the labels -1 and +1 with variance `noise`, the log odds of a
+        # patient are 2 score / noise. They are the difference of the logits (-s, s) of s = score / noise.
         noise = solution.noise if outputs > 1 else torch.ones_like(solution.noise)
         scaled = solution.weight / noise, solution.bias / noise
         params = ridge.linear_head(*scaled, outputs)
         return Lane(params, lane.stats, AnalyticState(root))
 
     def _penalties(self, n_features: int) -> list[float]:
-        tried = [self.penalty]
+        """Return the penalties to choose from: the setting, or with "gcv" a grid of 0.03 to 100."""
+        per_feature = [self.penalty]
         if self.penalty == "gcv":
-            tried = [10 ** (k / 4) for k in range(-6, 9)]
-        return [n_features * float(each) for each in tried]
+            per_feature = [10 ** (k / 4) for k in range(-6, 9)]
+        return [n_features * float(each) for each in per_feature]

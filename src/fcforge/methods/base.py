@@ -67,7 +67,11 @@ class Lane(NamedTuple):
         return self._replace(state=self.state._replace(**fields))
 
     def named(self) -> dict[str, Tensor]:
-        """Return all tensors by their stored names, e.g. ``params/conv0.weight``."""
+        """Return all tensors by their stored names, e.g. ``params/conv0.weight``.
+
+        The part before the slash is the field of the lane. Parameters and statistics are
+        dictionaries of tensors already; those of a state get their names from `named`.
+        """
         return {
             f"{part}/{key}": value
             for part, tree in self._asdict().items()
@@ -76,11 +80,12 @@ class Lane(NamedTuple):
 
     @classmethod
     def from_named(cls, tensors: Mapping[str, Tensor], state: type = tuple) -> "Lane":
-        """Return the lane whose tensors `named` has named.
+        """Return the lane with these tensors; the inverse of `Lane.named`.
 
         Parameters
         ----------
-        tensors : mapping of name to Tensor
+        tensors : mapping of str to Tensor
+            Tensors by stored name.
         state : type
             Type of the method's state, `Method.State`.
         """
@@ -153,6 +158,7 @@ def label_loss(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tenso
     ----------
     logits : Tensor of shape (n, n_outputs)
     y : Tensor of shape (n,)
+        Class labels, integers; or target values, if they are floating-point numbers.
     weight : Tensor of shape (n,), optional
         The subjects' losses are summed with these weights; by default their mean is taken.
     """
@@ -185,7 +191,11 @@ Factor = float | Tensor
 
 
 def is_used(factor: Factor) -> bool:
-    """Return whether a factor is above zero, or differs between lanes."""
+    """Return whether a factor is above zero, or differs between lanes.
+
+    A tensor counts as used without a look at its values, on which a lifted function must not branch.
+    Lanes train together only if a factor is zero in all of them or in none (`Method.without_factors`).
+    """
     return isinstance(factor, Tensor) or factor > 0
 
 
@@ -346,6 +356,8 @@ class Method(Checked):
     def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay | None:
         """Return the remembered subjects that one step replays; called from the second site on.
 
+        By default there are none.
+
         Parameters
         ----------
         lane : Lane
@@ -445,7 +457,14 @@ class Method(Checked):
         return type(self).begin_epoch is not Method.begin_epoch
 
     def restart(self, epoch: int, epochs: int) -> float | None:
-        """Return whether to restart the optimiser before epoch `epoch` (from 0) of `epochs`.
+        """Return the factor of the learning rate, if the optimiser restarts before an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, from 0.
+        epochs : int
+            Number of epochs at a site.
 
         Returns
         -------
@@ -470,14 +489,18 @@ class Method(Checked):
     def without_factors(self) -> "Method":
         """Return the method with every factor set to 1, or left at 0.
 
-        Methods for which the result is equal can train as lanes of one group.
+        Methods for which the result is equal can train as lanes of one group: they differ only in the
+        size of terms that all of them compute (a factor of 0 leaves its term out, see `is_used`).
         """
         values = self.factor_values()
         switches: dict[str, Any] = {name: float(v > 0) for name, v in values.items()}
         return replace(self, **switches)
 
     def with_factors(self, values: Mapping[str, Tensor]) -> Self:
-        """Return a copy with tensors in place of some factors, for use in lifted hooks."""
+        """Return a copy with tensors in place of some factors, for use in lifted hooks.
+
+        `values` has a scalar tensor per name: the factor of the lane for which a hook is called.
+        """
         changed = copy.copy(self)
         # not by `replace`, which would check the bounds of numbers
         for name, value in values.items():

@@ -72,8 +72,15 @@ class DERPP(DER):
     terms = "alpha beta"
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw slots for the labels (as ER would), then for the logits."""
-        keys = [key] * is_used(self.beta) + [fold(key, 1)] * is_used(self.alpha)
+        """Draw slots for the labels (as ER would), then for the logits.
+
+        A term without weight has no draw.
+        """
+        keys = []
+        if is_used(self.beta):
+            keys.append(key)
+        if is_used(self.alpha):
+            keys.append(fold(key, 1))
         rows = lane.state.memory.rows
         slots = torch.cat([uniform_slots(rows, k, self.replay)[0] for k in keys])
         weight = torch.full(slots.shape, 1.0 / slots.shape[0], device=slots.device)
@@ -81,7 +88,7 @@ class DERPP(DER):
 
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
         """Add the cross-entropy of the first draw and the distance of the logits of the second."""
-        n = self.replay
+        n = self.replay  # size of each draw; `draw` puts that of the labels first
         terms = {}
         if is_used(self.beta):
             terms["replay"] = self.beta * label_loss(z[:n], replay.y[:n])

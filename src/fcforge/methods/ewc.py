@@ -2,6 +2,9 @@ r"""Elastic weight consolidation: hold on to the parameters past sites need.
 
 .. math:: L = CE + \frac{\lambda}{2} \sum_{k<t} \sum_j F_{k,j} (\theta_j - \theta^*_{k,j})^2
 
+with the sum over past sites k and parameters j; F is the Fisher information and :math:`\theta^*_k` are
+the parameters after site k.
+
 A lane is one training run: one learner, order of sites and seed.
 """
 
@@ -20,8 +23,9 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
     .. math:: F_j = \frac1N \sum_n \sum_c p(c|G_n) (\partial_j \log p(c|G_n))^2
                   = \frac1N \sum_n p_n (1 - p_n) (\partial_j (z_1 - z_0))^2
 
-    The expectation over labels c is exact, not sampled; derivatives are taken per subject in
-    evaluation mode. For logistic regression this is the mean of :math:`p (1 - p) x_j^2`. Where the
+    over N subjects n with graphs G, logits z and probabilities p of the labels c; the second form is that
+    of two classes. The expectation over labels is exact, not sampled; derivatives are taken per subject
+    in evaluation mode. For logistic regression this is the mean of :math:`p (1 - p) x_j^2`. Where the
     target is a number, noise of variance 1 is assumed: the mean of :math:`(\partial_j z)^2`.
 
     Parameters
@@ -30,11 +34,19 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
     lane : Lane
     inputs : dict of Tensor
         Prepared inputs of the site's training subjects.
+
+    Returns
+    -------
+    dict of Tensor
+        Tensors of the shapes of the parameters, by their names.
     """
-    weight = anchor.predictions(model, lane, inputs)
-    if model.n_outputs < 3:
-        p = weight
-        weight = torch.ones_like(p) if model.n_outputs == 1 else p * (1 - p)
+    p = anchor.predictions(model, lane, inputs)
+    if model.n_outputs == 1:  # a number
+        weight = torch.ones_like(p)
+    elif model.n_outputs == 2:
+        weight = p * (1 - p)
+    else:  # (n, classes)
+        weight = p
     return anchor.margin_gradients(model, lane, inputs, weight)
 
 

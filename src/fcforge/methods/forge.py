@@ -10,8 +10,8 @@ With the memory of `fcforge.methods.shared.synthetic_memory`, tuples (G, y, u, r
 where f is the classifier, h its logits and :math:`\rho` its readout of length d. A memory tuple is a
 synthetic subject G with its label y, and the logits u and readout r of the network at the end of the
 subject's site. :math:`R_t` are the subjects of site t among the active ones, those that the sampler
-has chosen, and T is the number of past sites. The three variants differ in the defaults of the
-settings and in the sampler; docs/forge.md has the table.
+has chosen, and T is the number of past sites; the expectation is a mean over subjects. The three variants
+differ in the defaults of the settings and in the sampler; docs/forge.md has the table.
 
 A lane is one training run: one learner, order of sites and seed.
 """
@@ -165,22 +165,23 @@ class Forge(SyntheticMemory, metaclass=Variants):
         if replay is None:
             return super().loss(model, params, lane, batch, key)
         current, replayed = both_batches(model, params, lane, batch, key, self.forward)
-        l1, *weights = self.weights
+        l1, *weights = self.weights  # of labels; of logits and readout
         past = l1 * label_loss(replayed.logits, replay.y, replay.weight)
         distances = self.distances(replayed, replay, replay.weight, weights)
         terms = {"replay": past, **distances}
         past = sum(distances.values(), past)
-        if self.sum_sites:
+        if self.sum_sites:  # T times the mean over past sites
             past = past * n_learned(lane)
             terms = {name: term * n_learned(lane) for name, term in terms.items()}
-        if teacher := lane.state.teacher:
+        if teacher := lane.state.teacher:  # there only with `teach_current`
             target = model.apply(teacher.params, teacher.stats, batch.inputs)
             even = torch.full_like(current.logits[:, 0], 1.0 / len(batch.y))
             distances = self.distances(current, target, even, weights)
             terms |= {f"current {name}": term for name, term in distances.items()}
             past = sum(distances.values(), past)
-        label = label_loss(current.logits, batch.y)
-        return Loss(label + past, replayed.stats, {"current": label, **terms})
+        current_loss = label_loss(current.logits, batch.y)
+        terms = {"current": current_loss, **terms}
+        return Loss(current_loss + past, replayed.stats, terms)
 
     def distances(
         self,
@@ -211,6 +212,7 @@ class Forge(SyntheticMemory, metaclass=Variants):
         if teacher.embedding.shape[-1]:  # else readouts never change: the term is zero
             pairs["readout"] = (student.embedding, teacher.embedding)
         terms = {}
+        # the second factor has no pair where readouts never change
         for factor, name in zip(factors, pairs, strict=False):
             value, target = pairs[name]
             square = (value - target).square()

@@ -2,6 +2,8 @@ r"""Learning without forgetting: the last network teaches on the new site's subj
 
 .. math:: L = CE + \lambda T^2 \, KL(\mathrm{softmax}(z_{old}/T) \,\|\, \mathrm{softmax}(z/T))
 
+with the logits z of the present network and :math:`z_{old}` of the last, and a temperature T.
+
 A lane is one training run: one learner, order of sites and seed.
 """
 

@@ -4,7 +4,7 @@ At site t the free weights are trained, the smallest are set to zero and stay fr
 sites, the survivors are trained on and then belong to site t. The network of site t is made of
 the weights of sites 1..t. A subject comes without its site, so all t networks look at it.
 
-T is the number of sites learned.
+T is the number of sites learned, the open one (that is being learned) included.
 A lane is one training run: one learner, order of sites and seed.
 """
 
@@ -53,6 +53,15 @@ def smallest(weight: Tensor, free: Tensor, share: Tensor) -> Tensor:
     """Return a mask of the ``floor(share * free.sum())`` free weights of least magnitude.
 
     Ranks, not a threshold: among equal weights the first go, so the count is exact.
+
+    Parameters
+    ----------
+    weight : Tensor
+        A matrix of weights.
+    free : Tensor of the same shape, bool
+        Which of them belong to no site yet.
+    share : Tensor, float64 scalar
+        Share of the free weights to choose.
     """
     magnitude = torch.where(free, weight.abs(), float("inf")).reshape(-1)
     order = torch.argsort(magnitude, stable=True)
@@ -136,32 +145,39 @@ class PackNet(Method):
 
     def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
         """Prune: the smallest free weights become zero and stay free, the rest are owned."""
-        t = lane.state.sites.shape[0]
+        present_site = lane.state.sites.shape[0]  # from 1
         params = dict(lane.params)
         owner = dict(lane.state.owner)
-        given_up = self.prune_first if t == 1 else self.prune_later
+        given_up = self.prune_first if present_site == 1 else self.prune_later
         share = torch.full_like(lane.state.pruned, given_up, dtype=torch.float64)
-        for k, site in owner.items():
-            free = site == 0
+        for k, owner_so_far in owner.items():
+            free = owner_so_far == 0
             cut = smallest(params[k], free, share)
             params[k] = torch.where(cut, 0.0, params[k])
-            owner[k] = torch.where(free & ~cut, t, site).to(site.dtype)
+            new_owner = torch.where(free & ~cut, present_site, owner_so_far)
+            owner[k] = new_owner.to(owner_so_far.dtype)
         pruned = torch.ones_like(lane.state.pruned)
         return lane._replace(params=params).with_state(pruned=pruned, owner=owner)
 
     def _trained(self, lane: Lane) -> Params:
-        """Return masks of the parameters that may move now (scalars for biases and norms)."""
-        t = lane.state.sites.shape[0]
+        """Return masks of the parameters that may move now (scalars for biases and norms).
+
+        Biases and norms move at the first site only. Of a matrix the free weights move before
+        pruning, those that the present site owns after it.
+        """
+        present_site = lane.state.sites.shape[0]  # from 1
         pruned = lane.state.pruned > 0
-        trained = dict.fromkeys(lane.params, torch.full_like(pruned, t == 1))
+        first_site = torch.full_like(pruned, present_site == 1)
+        trained = dict.fromkeys(lane.params, first_site)
         for k, owner in lane.state.owner.items():
-            trained[k] = torch.where(pruned, owner == t, owner == 0)
+            trained[k] = torch.where(pruned, owner == present_site, owner == 0)
         return trained
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
         """Return the cross-entropy, with batch norm as the first site left it."""
+        # a network without statistics has nothing to freeze and stays in training mode
         frozen = bool(lane.stats) and lane.state.sites.shape[0] > 1
         out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)
         current = label_loss(out.logits, batch.y)
@@ -186,10 +202,15 @@ class PackNet(Method):
         """Prune if no epoch was left for it."""
         if bool(lane.state.pruned):
             return lane
+        # pruning looks at weights only: it needs neither subjects nor a random key
         return self.begin_epoch(model, lane, {}, torch.zeros((), dtype=torch.int32))
 
     def network(self, lane: Lane, site: int) -> Params:
-        """Return the parameters of the network of the `site`-th site (from 1)."""
+        """Return the parameters of the network of the `site`-th site (from 1).
+
+        That of the last site is the network as it is; an earlier one has zeros in place of the weights
+        of later sites and of free ones.
+        """
         if site == lane.state.sites.shape[0]:
             return lane.params
         params = dict(lane.params)
@@ -199,13 +220,16 @@ class PackNet(Method):
         return params
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-        """Return the scores of each subject's least uncertain network."""
+        """Return log-probabilities by each subject's least uncertain network, that of least entropy.
+
+        While there is one network, its logits are returned.
+        """
         sites = lane.state.sites.shape[0]
         if sites < 2:
             return super().logits(model, lane, inputs)
         networks = [self.network(lane, site) for site in range(1, sites + 1)]
-        seen = [model.apply(p, lane.stats, inputs).logits for p in networks]
-        log_p = torch.log_softmax(torch.stack(seen), -1)  # (sites, n, K)
+        logits = [model.apply(p, lane.stats, inputs).logits for p in networks]
+        log_p = torch.log_softmax(torch.stack(logits), -1)  # (sites, n, classes)
         entropy = -(log_p.exp() * log_p).sum(-1)
         best = entropy.argmin(0)[None, :, None]
         best = best.expand(1, -1, log_p.shape[-1])

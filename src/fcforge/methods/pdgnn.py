@@ -3,7 +3,9 @@ r"""PDGNN with topology-aware embedding memory, at graph level.
 Propagation has no parameters, so a subject's embedding (``te`` of the model `tem`) never changes:
 it is stored instead of the graph and a small network is trained on current and stored embeddings,
 
-.. math:: L = \tfrac12 \sum_{c} \mathrm{mean}_{i \in B_c \cup M, \, y_i = c} CE_i
+.. math:: L = \tfrac1K \sum_{c} \mathrm{mean}_{i \in B \cup M, \, y_i = c} CE_i
+
+with the current batch B, the memory M and K classes c.
 
 This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for it.
 
@@ -43,6 +45,7 @@ class EmbeddingMemory(NamedTuple):
     y, site : Tensor of shape (n,), int64
         Labels, and positions of the subjects' sites; -1 for a free slot.
     priority : Tensor of shape (n,), float64
+        A full memory keeps the highest (`fcforge.replay.memory`).
     """
 
     topology: Tensor
@@ -65,14 +68,14 @@ def balanced_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor) -> Tensor:
     logits : Tensor of shape (n, K)
     y : Tensor of shape (n,)
     counts : Tensor of shape (n,)
-        1, or 0 for a free slot.
+        1 for a subject, 0 for a free slot of the memory.
     """
     each = F.cross_entropy(logits, y, reduction="none") * counts
     classes = range(logits.shape[-1])
     member = torch.stack([y == k for k in classes], dim=1) * counts[:, None]  # (n, K)
     size = member.sum(0)
     by_class = (each[:, None] * member).sum(0) / size.clamp(min=1.0)
-    return by_class.sum() / (size > 0).sum()
+    return by_class.sum() / (size > 0).sum()  # mean over the classes that occur
 
 
 @limits(memory=at_least(0))
@@ -127,12 +130,16 @@ class PDGNN(Method):
         return Loss(loss, out.stats, {"current and replay": loss})
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Store embeddings of the site; those of earlier sites make room."""
+        """Store embeddings of the site; those of earlier sites make room.
+
+        Subjects are sampled in proportion to the number of edges of their graphs.
+        """
         near = graphs.adjacency(site.fc, model.tau) != 0  # type: ignore[attr-defined]
+        n_edges = near.sum((-1, -2))  # each counted twice, which no proportion shows
         new = EmbeddingMemory(
             topology=site.inputs(model)["topology"],
             y=site.y,
             site=torch.full_like(site.y, site.position),
-            priority=weighted_priority(near.sum((-1, -2)), site.rng),
+            priority=weighted_priority(n_edges, site.rng),
         )
         return lane.with_state(memory=admit(lane.state.memory, new, "balanced"))

@@ -6,12 +6,13 @@ weights are the same:
 .. math:: \sum_{i} (s_i - t_i)^2 + \sum_{j \in M} m_j \Bigl[\lambda_1 (s_j - t_j)^2
           + \lambda_2 (s_j - u_j)^2\Bigr] + \alpha \|w\|^2,
 
-s the score, t = -1 or +1 the diagnosis, u the score when subject j was stored. With
+where i runs over the subjects of the open site, j over those of the memory M, m is the weight of a
+remembered subject, s the score, t = -1 or +1 the diagnosis, and u the score when subject j was stored. With
 ``l1 = 1, l2 = 0`` this is ER, with ``0.5, 0.5`` DER++; without a memory every site is a ridge
 regression of its own (fine-tuning), and with room for all subjects, each with weight one
 (``weigh = "subjects"``, ``l1 = 1, l2 = 0``), one of all sites so far (cumulative).
 
-Shapes: k remembered subjects, c columns of targets.
+Shapes: k remembered subjects, c columns of targets (one, or one per class if there are more than two).
 A lane is one training run: one learner, order of sites and seed.
 """
 
@@ -76,39 +77,47 @@ class ReplayRidge(Rehearsal):
         return super().end_site(model, self._solve(model, lane, site), site)
 
     def _solve(self, model: Model, lane: Lane, site: SiteView) -> Lane:
+        """Return the lane with the head that solves the objective."""
         memory = lane.state.memory
-        slot = (memory.site >= 0).nonzero()[:, 0]
-        slot = slot if self.l1 + self.l2 > 0 else slot[:0]
-        rows = torch.cat([site.rows, memory.rows[slot]])
+        slots = (memory.site >= 0).nonzero()[:, 0]  # the filled ones
+        slots = slots if self.l1 + self.l2 > 0 else slots[:0]
+        rows = torch.cat([site.rows, memory.rows[slots]])
         x = site.bank.inputs(model)["edges"][rows].double()
         t = coded(site.y, model.n_outputs)
-        weight_of_each = (
-            torch.ones_like(t[:, 0]) if site.weight is None else site.weight
-        )
-        n = len(t) if site.weight is None else float(weight_of_each.sum())
-        target, mass = self.targets(memory, slot, n)
+        open_mass = torch.ones_like(t[:, 0]) if site.weight is None else site.weight
+        n = len(t) if site.weight is None else float(open_mass.sum())
+        target, mass = self.targets(memory, slots, n)
         if site.bank.weight is not None:
-            weight = site.bank.weight[memory.rows[slot]]
+            training_weight = site.bank.weight[memory.rows[slots]]
             if self.weigh == "subjects":
-                mass = mass * weight
+                mass = mass * training_weight
             else:
-                mass = weigh_subjects(mass, weight, memory.site[slot])
+                mass = weigh_subjects(mass, training_weight, memory.site[slots])
         target = torch.cat([t, target])
-        mass = torch.cat([weight_of_each, mass])
+        mass = torch.cat([open_mass, mass])
         dual = dual_ridge(x @ x.T, target, mass, self.penalty * x.shape[1])
-        weight = x.T @ dual.coefficient
-        return lane._replace(params=linear_head(weight, dual.bias, model.n_outputs))
+        head = x.T @ dual.coefficient
+        return lane._replace(params=linear_head(head, dual.bias, model.n_outputs))
 
     def targets(
-        self, memory: RankedMemory, slot: Tensor, n: float
+        self, memory: RankedMemory, slots: Tensor, n: float
     ) -> tuple[Tensor, Tensor]:
-        """Return targets (k, c) and weights (k,) of remembered subjects; `n` is the mass of the open site."""
-        y = memory.y[slot]
-        logits = memory.logits[slot].double()
+        """Return targets (k, c) and weights (k,) of remembered subjects.
+
+        Parameters
+        ----------
+        memory : RankedMemory
+        slots : Tensor of shape (k,), int64
+            Memory slots of the subjects.
+        n : float
+            Total weight of the open site's subjects.
+        """
+        y = memory.y[slots]
+        logits = memory.logits[slots].double()
         mass = torch.full(
             y.shape, self.l1 + self.l2, dtype=torch.float64, device=y.device
         )
         if self.weigh == "sites":
-            site = memory.site[slot]
+            site = memory.site[slots]
             mass = mass * n / torch.bincount(site)[site]
         return recalled_targets(y, logits, self.l1, self.l2), mass

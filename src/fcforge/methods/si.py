@@ -5,6 +5,10 @@ r"""Synaptic intelligence: importance from how much each parameter lowered the l
     \Omega_j \mathrel{+}= \frac{\max(0, \omega_j)}{(\theta^*_j - \theta^{start}_j)^2 + \xi}, \quad
     L = CE + c \sum_j \Omega_j (\theta_j - \theta^*_j)^2
 
+For every parameter j, :math:`\omega` (`path` in the code) is the path integral over the training steps at
+a site, with the gradient g; :math:`\Omega` is the importance, :math:`\theta^{start}` (`origin`) and
+:math:`\theta^*` (`anchor`) are the parameters before and after the site.
+
 A lane is one training run: one learner, order of sites and seed.
 """
 
@@ -97,9 +101,9 @@ class SI(anchor.Anchored):
         """Turn the path integral into importance, and move the anchor to the present parameters."""
         path = lane.state.path
         origin = lane.state.origin
-        omega = dict(lane.state.importance)
+        importance = dict(lane.state.importance)
         for k, p in lane.params.items():
             damped_distance = (p - origin[k]).square() + self.damping
             new = path[k].clamp_min(0.0) / damped_distance
-            omega[k] = omega[k] + new if k in omega else new
-        return anchor.move_anchor(lane.with_state(path={}, origin={}), omega)
+            importance[k] = importance[k] + new if k in importance else new
+        return anchor.move_anchor(lane.with_state(path={}, origin={}), importance)

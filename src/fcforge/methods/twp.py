@@ -4,7 +4,9 @@ r"""Topology-aware weight preserving (TWP): protect what loss and graph attentio
     L = CE + \sum_{k<t} \sum_j (\lambda_l I^{loss}_{k,j} + \lambda_t I^{top}_{k,j})
         (\theta_j - \theta^*_{k,j})^2
 
-Shapes: n subjects, R ROIs, F node features.
+with the sum over past sites k and parameters j; :math:`\theta^*_k` are the parameters after site k.
+
+Shapes: n subjects, R ROIs, F features of a node after the first layer.
 A lane is one training run: one learner, order of sites and seed.
 """
 
@@ -20,7 +22,7 @@ from fcforge.methods.base import Lane, Model, SiteView
 from fcforge.methods.shared import anchor
 from fcforge.nn.layers import linear
 
-FIRST = "conv0.weight"
+FIRST = "conv0.weight"  # name of the first layer's weight
 CHUNK = 16  # graphs whose attention is held at a time
 
 
@@ -48,14 +50,14 @@ def squared_energy(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
     r"""Return the sum :math:`\sum e_{ij}^2` over the edges of some graphs.
 
     As in the reference's convolution the features enter W divided by the root of their node's
-    degree: :math:`h_i = d_i^{-1/2} x_i W`.
+    degree: :math:`h_i = d_i^{-1/2} W x_i`.
 
     Parameters
     ----------
     weight : Tensor of shape (F, R)
         First weight matrix W of the network.
     x : Tensor of shape (n, R, R)
-        Node features.
+        Node features: ROI i has R of them, its row of FC standardised (`graphs.node_features`).
     near : Tensor of shape (n, R, R), bool
         Whether two ROIs are connected.
     """

@@ -8,10 +8,12 @@ losses"). Every formula here is our reading of it:
     L = CE(B_c) + \lambda_r CE(B_m) + \lambda_d \, \mathrm{mean} (z - u)^2
         + \lambda_g (1 - \cos(r, r_{old})) + \lambda_l \, \mathrm{mean}_v KL(s_{old}(v) \| s(v))
 
-with :math:`s(v) = \mathrm{softmax}_{j \in N(v)} (-\|h_v - h_j\|^2 / (F \tau))` over the F node
-features, and the network before this site as the teacher.
+with :math:`s(v) = \mathrm{softmax}_{j \in N(v)} (-\|h_v - h_j\|^2 / (F \tau))`. :math:`B_c` is the current
+batch, :math:`B_m` one from the memory; z are logits, r readouts and :math:`h_v` the F features of node v
+(an ROI) with neighbours N(v). u are the logits, and "old" marks the outputs, of the teacher, which is
+the network before this site.
 
-Shapes: n subjects, R ROIs, K classes.
+Shapes: n subjects, R ROIs, F features of a node, K classes.
 A lane is one training run: one learner, order of sites and seed.
 """
 
@@ -45,19 +47,34 @@ from fcforge.replay.state import ABSENT, Absent, Network
 
 
 def neighbours(inputs: Inputs) -> Tensor:
-    """Return the connected ROIs, (n, R, R) bool without self loops, from prepared inputs."""
+    """Return the connected ROIs, (n, R, R) bool without self loops, from prepared inputs.
+
+    Every graph model prepares its graph in a form of its own: GAT an attention mask (0 for connected
+    ROIs), GCN a propagation matrix, GraphSAGE a matrix that averages over neighbours.
+    """
     if "blocked" in inputs:
-        open_ = inputs["blocked"] == 0
+        connected = inputs["blocked"] == 0
     else:
-        open_ = inputs["propagation" if "propagation" in inputs else "mean"] != 0
-    itself = torch.eye(open_.shape[-1], dtype=torch.bool, device=open_.device)
-    return open_ & ~itself
+        matrix = inputs["propagation" if "propagation" in inputs else "mean"]
+        connected = matrix != 0
+    itself = torch.eye(connected.shape[-1], dtype=torch.bool, device=connected.device)
+    return connected & ~itself
 
 
 def local_structure(nodes: Tensor, near: Tensor, tau: float) -> Tensor:
-    """Return the log-softmax over neighbours of minus the squared distance (n, R, R).
+    """Return log s(v) for every ROI v: (n, R, R), the last dimension being that of its neighbours.
 
-    The term ``|h_v|^2`` is the same for all neighbours of v and drops out of the softmax.
+    s(v) is the softmax of minus the squared distances to the neighbours of v. The term ``|h_v|^2`` is
+    the same for all neighbours and drops out of the softmax.
+
+    Parameters
+    ----------
+    nodes : Tensor of shape (n, R, F)
+        Features h of the nodes.
+    near : Tensor of shape (n, R, R), bool
+        Whether two ROIs are connected (`neighbours`).
+    tau : float
+        Temperature.
     """
     scale = 1.0 / (nodes.shape[-1] * tau)
     size = nodes.square().sum(-1)
@@ -66,10 +83,14 @@ def local_structure(nodes: Tensor, near: Tensor, tau: float) -> Tensor:
 
 
 def local_divergence(old: Tensor, new: Tensor, near: Tensor, tau: float) -> Tensor:
-    """Return the KL between old and new local structure, mean over ROIs with a neighbour."""
-    p = local_structure(old, near, tau)
-    q = local_structure(new, near, tau)
-    each = p.exp() * (p - q)
+    """Return the KL between old and new local structure, mean over ROIs with a neighbour.
+
+    `old` and `new` (n, R, F) are node features of the teacher and of the present network; `near` and
+    `tau` are those of `local_structure`.
+    """
+    log_p = local_structure(old, near, tau)
+    log_q = local_structure(new, near, tau)
+    each = log_p.exp() * (log_p - log_q)
     kl = torch.where(near, each, 0.0).sum(-1)
     return kl.sum() / near.any(-1).sum().clamp(min=1)
 
@@ -92,7 +113,16 @@ class GraphView(NamedTuple):
 def graph_view(
     model: Any, params: Params, stats: Params, inputs: Inputs, key: Tensor | None
 ) -> tuple[GraphView, Params]:
-    """Return the network's outputs, in training mode with a `key`, and the new statistics."""
+    """Return the outputs of a graph network, and its batch-norm statistics after this batch.
+
+    Parameters
+    ----------
+    model : GraphModel
+    params, stats, inputs : dict of Tensor
+        As for `Model.apply`.
+    key : int32 scalar or None
+        Random key of dropout in training mode; None for evaluation mode.
+    """
     train = key is not None
     nodes, stats = model.encode(params, stats, inputs, train, key)
     readout = mean_max(nodes)
@@ -167,7 +197,7 @@ class UGCL(Taught, Rehearsal):
                 model, teacher.params, teacher.stats, replay.inputs, None
             )
         current = label_loss(now.logits[:n], batch.y)
-        nodes, readout, logits = (part[n:] for part in now)
+        nodes, readout, logits = (part[n:] for part in now)  # of replayed subjects
         near = neighbours(replay.inputs)
         cosine = F.cosine_similarity(readout, then.readout, dim=-1)
         apart = local_divergence(then.nodes, nodes, near, self.tau)

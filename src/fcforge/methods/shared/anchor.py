@@ -77,9 +77,8 @@ class Anchored(Method):
             return grads
         anchor = lane.state.anchor
         twice: Factor = 2.0 * self.pull
-        if isinstance(
-            twice, Tensor
-        ):  # where lanes differ in it; `value` must be a number
+        # `addcmul` takes a number only; where lanes differ in the weight, it is a tensor
+        if isinstance(twice, Tensor):
             importance = {k: twice * v for k, v in importance.items()}
             twice = 1.0
         return {
@@ -138,6 +137,14 @@ def by_subject(function: Callable[..., Params], model: Model) -> Callable[..., P
 
     The results gain a first dimension, the subject. Subjects are taken one by one if the model's
     `apply` does not work under ``vmap``.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(params, subject)``; `subject` is the prepared input of one subject, without the
+        batch's dimension. It returns a tensor per parameter.
+    model : Model
+        Its `lifts` says whether `apply` works under ``vmap``.
     """
     if model.lifts:
         return torch.func.vmap(function, in_dims=(None, 0))
@@ -160,9 +167,10 @@ def margin_gradients(
 
     .. math:: \frac1n \sum_i w_i (\partial (z_{i1} - z_{i0}) / \partial \theta)^2
 
-    where z are the logits. The network is in evaluation mode, and the gradient is taken subject by
-    subject. With two classes every derivative of a log-probability is a multiple of the margin's; a
-    predicted number is its own margin.
+    where z are the logits and their difference is the margin. For more than two classes the
+    log-probabilities of all classes take its place. The network is in evaluation mode, and the
+    gradient is taken subject by subject. With two classes every derivative of a log-probability is a
+    multiple of the margin's; a predicted number is its own margin.
 
     Parameters
     ----------
@@ -171,13 +179,13 @@ def margin_gradients(
     inputs : dict of Tensor
         Prepared inputs of n subjects.
     weight : Tensor of shape (n,) or (n, classes)
-        w. For more than two classes (n, classes): weights of the squared derivatives of
-        :math:`\log p_c`, which are summed over the classes.
+        w, one number per subject for one or two logits. For more classes (n, classes): weights of
+        the squared derivatives of :math:`\log p_c`, which are summed over the classes c.
 
     Returns
     -------
     dict of Tensor
-        One number per parameter.
+        Tensors of the shapes of the parameters, by their names.
     """
 
     def value(params: Params, subject: Inputs) -> Tensor:
@@ -188,12 +196,14 @@ def margin_gradients(
             return torch.log_softmax(z, -1)
         return z[-1] - z[0] if len(z) > 1 else z[0]
 
+    # `value` is a vector for more than two classes, a scalar otherwise
     derivative = torch.func.jacrev if weight.ndim > 1 else torch.func.grad
     derivatives = by_subject(derivative(value), model)
     total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
     for i in range(0, len(weight), CHUNK):
         chunk = {k: v[i : i + CHUNK] for k, v in inputs.items()}
         grads = derivatives(lane.params, chunk)
+        # subjects, or pairs of subject and class, in one dimension
         w = weight[i : i + CHUNK].flatten() / len(weight)
         for k, g in grads.items():
             square = g.square().reshape(len(w), *total[k].shape)
@@ -202,22 +212,27 @@ def margin_gradients(
 
 
 def predictions(model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-    """Return the lane's `prediction` for prepared subjects, in evaluation mode."""
+    """Return the probabilities that `prediction` makes of the lane's logits, in evaluation mode.
+
+    `inputs` are the prepared subjects.
+    """
     return prediction(eval_output(model, lane, inputs).logits)
 
 
 def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
     r"""Return the mean over subjects of the squared gradient of each subject's cross-entropy.
 
-    The network is in evaluation mode. The gradient of the cross-entropy is :math:`-(1 - p_y)` times that of
-    the margin, the logit of y less that of the other class.
+    The network is in evaluation mode. With two classes the gradient of the cross-entropy is
+    :math:`-(1 - p_y)` times that of the margin, the logit of y less that of the other class: its square
+    is :math:`(1 - p_y)^2` times the margin's. With more classes it is that of :math:`-\log p_y` itself.
 
     Parameters
     ----------
     model : Model
+        A classifier, of two classes or more.
     lane : Lane
     inputs : dict of Tensor
-        Subjects, from `Model.prepare`.
+        Prepared inputs of n subjects.
     y : Tensor of shape (n,)
         Their labels.
 
@@ -228,6 +243,6 @@ def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Param
     """
     if model.n_outputs > 2:
         return margin_gradients(model, lane, inputs, F.one_hot(y, model.n_outputs))
-    p = predictions(model, lane, inputs)
-    wrong = torch.where(y == 1, 1 - p, p)
-    return margin_gradients(model, lane, inputs, wrong.square())
+    p = predictions(model, lane, inputs)  # of class 1
+    p_other = torch.where(y == 1, 1 - p, p)  # 1 - p_y
+    return margin_gradients(model, lane, inputs, p_other.square())

@@ -92,7 +92,7 @@ class Rehearsal(Method):
         return lane._replace(state=Rehearsed(self.empty(model, lane.device)))
 
     def empty(self, model: Model, device: torch.device) -> RankedMemory:
-        """Return an empty memory."""
+        """Return an empty memory, without room for readouts: these methods store none."""
         priority = torch.zeros(self.memory, dtype=torch.float64, device=device)
         return ranked(empty_memory(self.memory, 0, device, model.n_outputs), priority)
 
@@ -121,7 +121,7 @@ class Rehearsal(Method):
             rows=rows,
             y=site.y,
             logits=logits,
-            embedding=logits.new_zeros(len(rows), 0),
+            embedding=logits.new_zeros(len(rows), 0),  # no readout is stored
             site=torch.full_like(rows, site.position),
             priority=random_priority(len(rows), site.rng, rows.device),
         )
@@ -158,6 +158,12 @@ class TwoBatches(Rehearsal, ABC):
             Present logits of the replayed subjects.
         replay : Replay
             The replayed subjects with their labels and stored logits.
+
+        Returns
+        -------
+        loss : Tensor, scalar
+        terms : dict of Tensor
+            Named terms that add up to the loss, see `Loss`.
         """
 
     def loss(
@@ -207,7 +213,7 @@ def both_batches(
         second_key = fold(key, 1)
         second = model.apply(params, first.stats, replayed, train=True, key=second_key)
         return first, second
-    n = next(iter(current.values())).shape[0]
+    n = next(iter(current.values())).shape[0]  # number of current subjects
     out = model.apply(params, stats, joined([current, replayed]), train=True, key=key)
     return (
         out._replace(logits=out.logits[:n], embedding=out.embedding[:n]),

@@ -5,8 +5,13 @@ It is shared by FORGE (`fcforge.methods.forge`) and its closed form (`fcforge.me
 At the end of a site its generator makes C synthetic candidates and D synthetic held-out subjects. A
 candidate is stored as (G, y, u, r): the subject, its label, and the logits u and readout r of the
 network at that time. K of the candidates of all T past sites are active at a time, which means that
-batches are drawn from them. They are chosen by `fcforge.replay.hcts`, at random, or by a reservoir.
-The held-out subjects measure forgetting. No real subject is kept.
+batches are drawn from them. They are chosen by the sampler `fcforge.replay.hcts`, at random, or by a
+reservoir. The held-out subjects measure forgetting. No real subject is kept.
+
+The synthetic held-out subjects are called proxies, because they stand in for the site's test subjects.
+A slot is a place for one subject in the memory or among the held-out subjects. An arm is a past site as
+the sampler, a bandit, sees it. A row is a subject's place in the bank (`fcforge.replay.bank`), which
+holds all subjects that the training may use.
 
 A lane is one training run: one learner, order of sites and seed.
 """
@@ -180,12 +185,15 @@ class SyntheticMemory(Method):
 
     def per_site(self, n_sites: int) -> int:
         """Return the number of candidates that each of `n_sites` sites keeps."""
-        if self.sampling == "reservoir":
+        if self.sampling == "reservoir":  # it wipes slots but removes none (`_thin`)
             return self.candidates
         return max(2, min(self.candidates, self.max_candidates // max(n_sites, 1)))
 
     def proxies(self, n_sites: int) -> int:
-        """Return the number of synthetic held-out subjects that each of `n_sites` sites keeps."""
+        """Return the number of synthetic held-out subjects that each of `n_sites` sites keeps.
+
+        It shrinks in proportion to the number of candidates (`per_site`).
+        """
         return max(2, self.dev * self.per_site(n_sites) // self.candidates)
 
     @property
@@ -229,12 +237,12 @@ class SyntheticMemory(Method):
     def _geometry(self, model: Model, lane: Lane, site: SiteView) -> Geometry | Absent:
         """Return closeness and distances of the candidates of all past sites.
 
-        They are absent if the model learns its readouts, because they change at every step then. The
-        bank caches those of each site, so that lanes share them.
+        They are absent if the model learns its readouts, because they change at every step then, or
+        if no sampler uses them. The bank caches those of each site, so that lanes share them.
         """
-        n_sites = n_learned(lane)
-        used = self.chooses and self.sampling == "hcts" and n_sites
-        if model.readout_size or not used:
+        readouts_change = model.readout_size > 0
+        used = self.chooses and self.sampling == "hcts" and n_learned(lane) > 0
+        if readouts_change or not used:
             return ABSENT
         bank = site.bank
 
@@ -244,11 +252,14 @@ class SyntheticMemory(Method):
             closeness = self.hcts.closeness
             return selection.geometry(out.embedding, y, closeness, model.n_outputs)
 
-        by_site = []
+        of_sites = []
         for rows, y in zip(*candidates_by_site(lane), strict=True):
-            name = (model, self.sampler, rows.cpu().numpy().tobytes())
-            by_site.append(bank.once(name, partial(compute, rows, y)))
-        return Geometry(*map(torch.stack, zip(*by_site, strict=True)))
+            cache_key = (model, self.sampler, rows.cpu().numpy().tobytes())
+            of_sites.append(bank.once(cache_key, partial(compute, rows, y)))
+        return Geometry(
+            closeness=torch.stack([one.closeness for one in of_sites]),
+            distance=torch.stack([one.distance for one in of_sites]),
+        )
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Store the site's synthetic subjects with the network's present outputs.
@@ -277,7 +288,8 @@ class SyntheticMemory(Method):
     def _store(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Return the lane with candidates and held-out subjects of the site added to its state.
 
-        The site's generator makes both; `selection.even_split` tells which are held out.
+        The site's generator makes both; `selection.even_split` tells which are held out. Under the
+        leak `context_on_test` the site's test subjects follow its synthetic held-out subjects.
         """
         rows = site.synthetic(self.n_synthetic)
         y = site.bank.y
@@ -289,6 +301,7 @@ class SyntheticMemory(Method):
             rows=candidates,
             y=y[candidates],
             logits=out.logits,
+            # no column where readouts never change: nothing is distilled then
             embedding=out.embedding[:, : model.readout_size],
             site=torch.full_like(candidates, n_learned(lane)),
         )
@@ -298,7 +311,7 @@ class SyntheticMemory(Method):
         kept = self.proxies(n_learned(lane) + 1)
         held_out = held_out[spaced(len(held_out), kept, held_out.device)]
         if site.leaked is not None:
-            free = -len(site.leaked) % LEAKED
+            free = -len(site.leaked) % LEAKED  # fills up to the next multiple
             held_out = torch.cat([held_out, F.pad(site.leaked, (0, free), value=-1)])
         labels = torch.where(held_out >= 0, y[held_out], 0)
         return lane.with_state(held_out=self._padded(lane, held_out, labels))
@@ -317,14 +330,16 @@ class SyntheticMemory(Method):
         sizes = [old_size] * n_sites + [self.candidates]
         places = []
         for i, size in enumerate(sizes):
-            places.append(i * old_size + spaced(size, new_size, lane.device))
+            first = i * old_size  # slots lie site by site, the new site's last
+            places.append(first + spaced(size, new_size, lane.device))
         return Memory(*(value[torch.cat(places)] for value in whole))
 
     def _padded(self, lane: Lane, rows: Tensor, y: Tensor) -> HeldOut:
         """Return the held-out subjects of all sites with those of one more site.
 
-        Earlier sites are thinned to the new number of synthetic held-out subjects. All sites are
-        padded to the same number of slots.
+        Earlier sites are thinned to the new number of synthetic held-out subjects, which lie first in
+        a site's slots; leaked test subjects, if any, follow and all stay. All sites are padded to the
+        same number of slots.
 
         Parameters
         ----------
@@ -349,32 +364,34 @@ class SyntheticMemory(Method):
         return HeldOut(*parts)
 
     def _open_arm(self, model: Model, lane: Lane, inputs: Inputs) -> HCTSState:
-        """Return the sampler's state with the new site, and with updated best accuracies.
+        """Return the sampler's state with the new site as an arm, and with updated best accuracies.
 
-        A site's best accuracy is measured on its held-out subjects whenever a site ends; `inputs` are
-        the prepared inputs of all rows of the bank.
+        Whenever a site ends, the accuracy on every site's held-out subjects is measured. The best one
+        that a site ever had is kept; forgetting is the loss from it. `inputs` are the prepared inputs
+        of all rows of the bank.
         """
         hcts = lane.state.hcts
-        accuracy = []
+        accuracies = []
         n_sites = len(hcts.best) + 1
         proxies = self.proxies(n_sites)
         sites = by_site(lane.state.held_out, n_sites)
         for rows, y in zip(*sites, strict=True):
             logits = eval_output(model, lane, gather(inputs, rows.clamp(min=0))).logits
-            quality = selection.held_out_quality(logits, y, rows >= 0, proxies)
-            accuracy.append(quality[0])
-        now = torch.stack(accuracy)
+            filled = rows >= 0
+            accuracy, _ = selection.held_out_quality(logits, y, filled, proxies)
+            accuracies.append(accuracy)
+        now = torch.stack(accuracies)
         best = torch.maximum(hcts.best, now[:-1])
         return self.hcts.add_site(hcts._replace(best=best), now[-1])
 
     def _thin(self, lane: Lane, rng: torch.Generator) -> Lane:
         """Keep a reservoir of K subjects over all candidates so far, and wipe all others.
 
-        The subjects in the reservoir are the active ones.
+        The subjects in the reservoir are the active ones. `rng` decides which enter and which leave.
         """
         memory = lane.state.memory
         n = len(memory.rows)
-        new = range(n - self.candidates, n)
+        new = range(n - self.candidates, n)  # slots of the site that ends
         in_reservoir = lane.state.choice.active.tolist()
         slots = selection.reservoir(in_reservoir, new, self.memory, rng)
         active = torch.tensor(sorted(slots), device=memory.rows.device)
@@ -406,6 +423,7 @@ class SyntheticMemory(Method):
         n_sites = n_learned(lane)
         if n_sites == 0:
             return lane
+        # with a reservoir this function is not called: its choice lasts (`chooses`)
         if self.sampling == "uniform":
             noise = uniform(key, (n_sites, self.per_site(n_sites)))
             choice = even_choice(noise, self.memory, self.hcts)
@@ -416,7 +434,7 @@ class SyntheticMemory(Method):
             by_site(lane.state.held_out, n_sites),
             self.proxies(n_sites),
             self.hcts.closeness,
-            lane.state.geometry or None,
+            lane.state.geometry or None,  # an absent field is an empty tuple
             self.hcts.averages(lane.state.hcts),
         )
         hcts, choice = self.hcts.refresh(lane.state.hcts, contexts, key, self.memory)
@@ -432,7 +450,7 @@ class SyntheticMemory(Method):
             return quota
         old, new = before.state.hcts, lane.state.hcts
         reward = self.hcts.reward(old, new.ce)
-        accuracy, forgetting = new.phi.unbind(-1)
+        accuracy, forgetting = new.phi.unbind(-1)  # the context of every site
         return {
             **quota,
             "reward": torch.where(old.seen, reward, torch.nan),
@@ -446,9 +464,10 @@ class SyntheticMemory(Method):
 
 
 def spaced(n: int, kept: int, device: torch.device) -> Tensor:
-    """Return `kept` evenly spaced whole numbers below `n`.
+    """Return `kept` evenly spaced whole numbers below `n`, in ascending order.
 
-    Of subjects that are sorted by class, these places keep the classes' shares.
+    They are the places of the subjects to keep. Of subjects that are sorted by class, they keep the
+    classes' shares.
     """
     steps = torch.arange(kept, device=device)
     return (2 * steps + 1) * n // (2 * kept)
