@@ -147,6 +147,24 @@ def test_both_classes_are_always_there(share, n, wanted):
     assert in_shares(share, n).tolist() == wanted
 
 
+@pytest.mark.parametrize(
+    ("counts", "n", "wanted"),
+    [
+        ((60, 30, 30), 4, (2, 1, 1)),
+        # The last class has one place and keeps it; the rare one takes one of the first.
+        ((184, 1, 15), 10, (8, 1, 1)),
+        ((97, 1, 1, 1), 4, (1, 1, 1, 1)),
+        ((70, 1, 1, 28), 4, (1, 1, 1, 1)),
+        ((5, 0, 5), 4, (2, 0, 2)),
+    ],
+)
+def test_every_class_of_the_site_is_among_the_labels(counts, n, wanted) -> None:
+    y = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    labels = EdgeGauss().diagnoses(None, y, n)
+    assert torch.equal(labels, labels.sort().values)
+    assert torch.bincount(labels, minlength=len(counts)).tolist() == list(wanted)
+
+
 def test_counts_are_subjects_per_class() -> None:
     site = simulate(9)
     assert PLAIN.check_site(site).tolist() == [5, 4]

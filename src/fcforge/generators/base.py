@@ -312,7 +312,8 @@ class Generator(Checked, ABC):
     def diagnoses(self, model: Any, y: Tensor, n: int) -> Tensor:
         """Return labels for a synthetic set with the class shares of the training subjects.
 
-        Nothing is random: shares are rounded so that each class of `y` occurs at least once.
+        Nothing is random. The labels are those at n equal steps of the training subjects sorted by
+        class; then each class of `y` that this passed over takes a label from the most frequent one.
 
         Parameters
         ----------
@@ -321,22 +322,23 @@ class Generator(Checked, ABC):
         y : Tensor of shape (n_training,)
             Labels of the training subjects.
         n : int
-            Size of the synthetic set.
+            Size of the synthetic set, at least the number of classes in `y`.
 
         Returns
         -------
         Tensor of shape (n,)
             Labels in ascending order.
         """
-        patients = float(y.float().mean())
+        patients = float(y.float().mean())  # their share, if there are two classes
         if classes_of(y) == N_CLASSES and 0 < patients < 1:
             return in_shares(patients, n)
         counts = torch.bincount(y).cpu()
         quantiles = (torch.arange(n) + 0.5) / n
         labels = torch.searchsorted(torch.cumsum(counts, 0) / counts.sum(), quantiles)
         present = torch.nonzero(counts)[:, 0]
-        missing = present[~torch.isin(present, labels)]
-        labels[n - len(missing) :] = missing
+        for label in present[~torch.isin(present, labels)]:
+            most_frequent = torch.bincount(labels).argmax()
+            labels[torch.nonzero(labels == most_frequent)[-1]] = label
         return labels.sort().values
 
     def diagnostics(self, state: GeneratorState) -> dict[str, float]:

@@ -114,7 +114,7 @@ class SiteStep:
         )
         names = (settings.seed, "generator", self.site.name)
         state = cache.fit_cached(generator, learned, names, None)
-        y = generator.diagnoses(state, learned.y, n)
+        y = generator.diagnoses(state.model, learned.y, n)
         batch = generator.sample(state, y, randomness.torch_rng(*names, "held-out", n))
         place = torch.full((len(batch),), len(self.sites) - 1, dtype=torch.int64)
         return before.join(Subjects.of(batch, place))
