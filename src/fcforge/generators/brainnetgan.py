@@ -61,7 +61,7 @@ def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
     """
     x = _leaky(edge_to_edge(p, "e2e1", x[:, None]))
     x = _leaky(edge_to_edge(p, "e2e2", x))
-    by_node = x.transpose(1, 2).flatten(2)
+    by_node = x.transpose(1, 2).flatten(2)  # (n, R, channels * R): all edges of a ROI
     nodes = _leaky(affine(p, "e2n", by_node)[..., 0])
     graph = _leaky(affine(p, "n2g", nodes))
     labelled = torch.cat([graph, _onehot(y)], -1)
@@ -89,8 +89,9 @@ def generate(p: Params, noise: Tensor, y: Tensor) -> Tensor:
     Tensor of shape (n, R, R)
         Symmetric with unit diagonal.
     """
+    # (n, 8, R)
     h = affine(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(-1, (8, -1))
-    x = _leaky(h[:, :, :, None] + h[:, :, None, :])
+    x = _leaky(h[:, :, :, None] + h[:, :, None, :])  # (n, 8, R, R)
     x = _leaky(edge_to_edge(p, "e2e", x))
     x = torch.einsum("ncij,c->nij", x, p["mix.weight"][0])
     baseline = from_edges(p["baseline"], diagonal=0.0)
@@ -141,5 +142,6 @@ class BrainNetGAN(WGAN):
 
     def draw(self, model: BrainNetGANState, y: Tensor, rng: RNG) -> Tensor:
         """Return generated FC (n, R, R) of diagnoses y (n,), projected as `project` says."""
+        # By its edges, so that both triangles are equal in the last bit.
         fc = from_edges(edges(self.generate(model.network, y, rng)))
         return clip_to_correlation(fc) if self.project == "clip" else fc

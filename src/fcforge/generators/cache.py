@@ -62,6 +62,7 @@ def _settings_digest(generator: Generator, **more: Any) -> Any:
         "params": {f.name: getattr(generator, f.name) for f in fields(generator)},
         **more,
     }
+    # The only setting that JSON does not know is the public subjects, which count by their digest.
     text = json.dumps(head, sort_keys=True, default=lambda public: public.digest)
     return hashlib.sha256(text.encode())
 
@@ -196,6 +197,7 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
     data = path.read_bytes()
     try:
         tensors = load(data)
+        # `load` drops the metadata. The file begins with the size of its JSON header in 8 bytes.
         size = int.from_bytes(data[:8], "little")
         written = json.loads(data[8 : 8 + size])["__metadata__"][CHECKSUM]
         if written != _checksum(tensors):

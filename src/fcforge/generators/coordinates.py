@@ -128,8 +128,11 @@ def _slope(values: Tensor, vectors: Tensor, coarse: bool) -> Tensor:
     Tensor of shape (n, R, R)
     """
     total = torch.zeros_like(vectors)
+    # The integrand is the same at s and 1 - s: each node of the half interval counts twice.
     for node, weight in LOBATTO if coarse else GAUSS:
-        if node == 0.0:  # exp(0 L) is the identity
+        if (
+            node == 0.0
+        ):  # exp(0 L) is the identity, so only the diagonal of exp(L) remains
             diag = (vectors.square() @ values.exp()[..., None])[..., 0]
             total.diagonal(dim1=-2, dim2=-1).add_(2.0 * weight * diag)
             continue
@@ -168,8 +171,9 @@ def from_off_log(
         Largest allowed absolute value of log diag exp(S + diag x). The rest is removed by scaling to
         unit diagonal.
     near : float
-        On a CPU: when the deviation of a matrix is this small, its last step is taken to first order,
-        without another eigendecomposition. This leaves an error of about 0.008 near^2 in a correlation.
+        On a CPU: when the largest absolute value of log diag exp(S + diag x) is at most this, the last
+        step is taken to first order, without another eigendecomposition. This leaves an error of about
+        0.008 near^2 in a correlation. 0 takes no such step.
     flat : bool
         Whether to return edges alone, which takes half the memory.
 
@@ -281,11 +285,13 @@ def newton(coordinates: Tensor, x: Tensor, tol: float, near: float = 0.0) -> Ten
     log_matrix = from_edges(coordinates, diagonal=0.0)
     out = torch.empty_like(log_matrix)
     todo = torch.arange(len(x))  # matrices that have not converged
-    factors = torch.empty(0), torch.empty(0)
+    factors = torch.empty(0), torch.empty(0)  # LU decomposition; the first step sets it
     for step in range(MOST_STEPS):
         values, vectors, diag = _eigen(log_matrix[todo], x[todo])
         gap = diag.log().abs().amax(-1)
-        goes_on = (gap > tol) & (step < MOST_STEPS - 1)
+        goes_on = (gap > tol) & (
+            step < MOST_STEPS - 1
+        )  # the last step accepts what is left
         out[todo[~goes_on]] = _matrix_exp(values[~goes_on], vectors[~goes_on])
         todo = todo[goes_on]
         if not len(todo):
@@ -298,7 +304,7 @@ def newton(coordinates: Tensor, x: Tensor, tol: float, near: float = 0.0) -> Ten
             factors = factors[0][goes_on], factors[1][goes_on]
         move = _newton_step(factors, diag[goes_on])
         x[todo] -= move
-        close = gap[goes_on] <= near
+        close = gap[goes_on] <= near  # never, if near is 0
         out[todo[close]] = _nearby_exp(values[close], vectors[close], -move[close])
         todo = todo[~close]
     return just_valid(out)
@@ -323,6 +329,9 @@ def _eigen(log_matrix: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _newton_step(factors: tuple[Tensor, Tensor], diag: Tensor) -> Tensor:
     """Return how far each diagonal entry of L is too large, by one step of Newton's method.
+
+    The derivative of log diag exp(L) is H / diag exp(L), with H from `_slope`. So the step m solves
+    H m = diag exp(L) * log diag exp(L).
 
     Parameters
     ----------
@@ -358,11 +367,14 @@ def _nearby_exp(values: Tensor, vectors: Tensor, move: Tensor) -> Tensor:
     vectors : Tensor of shape (n, R, R)
         Eigenvectors of L, in columns.
     move : Tensor of shape (n, R)
+        Change of the diagonal of L.
 
     Returns
     -------
     Tensor of shape (n, R, R)
     """
+    # In the basis of the eigenvectors the integral is elementwise. Simpson's rule takes s = 0, 1/2 and 1
+    # with the weights 1, 4 and 1, over 6; with the 8 below `move` this makes 48.
     root = (values / 8.0).exp()
     middle = (values / 16.0).exp()
     slope = root[..., :, None] + root[..., None, :]

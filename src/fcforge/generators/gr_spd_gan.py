@@ -24,6 +24,7 @@ from fcforge.graphs import log_matrix, symmetric_eigen
 from fcforge.nn.layers import affine, init_linear, init_norm, layer_norm
 from fcforge.nn.tensors import Params
 
+EMBEDDING = 16  # numbers by which a diagnosis enters a network
 _SQRT2 = 2.0**0.5
 
 
@@ -73,7 +74,8 @@ def graph_penalty(fake: Tensor, real: Tensor, y: Tensor, k: int) -> Tensor:
     The real subjects of a batch are the nodes of a graph. Two are connected if they have the same
     diagnosis and one is among the `k` nearest of the other, with the weight
     W_ij = exp(-d_ij^2 / 2 h^2), where d_ij is their distance and h the median distance. The penalty is
-    the mean, weighted by W, of the squared distances of the generated subjects i and j.
+    the mean, weighted by W, of the squared distances of the generated subjects i and j. A pair in which
+    each is among the nearest of the other counts twice.
 
     Parameters
     ----------
@@ -92,12 +94,13 @@ def graph_penalty(fake: Tensor, real: Tensor, y: Tensor, k: int) -> Tensor:
         Penalty of each lane, divided by T.
     """
     distances = torch.cdist(real, real)
+    # Without a subject's distance 0 from itself, or from itself drawn twice into the batch.
     of_others = torch.where(distances > 0, distances, torch.nan)
     typical = of_others.flatten(-2).nanmedian(-1).values
     median = torch.where(typical.isfinite(), typical, 1.0)
     h = median.clamp_min(1e-6)[..., None, None]
     n = distances.shape[-1]
-    nearest = min(k + 1, n)
+    nearest = min(k + 1, n)  # a subject is the nearest of itself
     is_near = distances <= distances.kthvalue(nearest, dim=-1, keepdim=True).values
     same_class = y[..., :, None] == y[..., None, :]
     kernel = (-(distances**2) / (2 * h**2)).exp()
@@ -105,7 +108,7 @@ def graph_penalty(fake: Tensor, real: Tensor, y: Tensor, k: int) -> Tensor:
     weight = weight * (1.0 - torch.eye(n, device=distances.device))
     products = fake @ fake.mT
     squares = products.diagonal(dim1=-2, dim2=-1)
-    gaps = squares[..., :, None] + squares[..., None, :] - 2.0 * products
+    gaps = squares[..., :, None] + squares[..., None, :] - 2.0 * products  # |a - b|^2
     total = weight.sum((-1, -2)).clamp_min(1e-6)
     return (weight * gaps).sum((-1, -2)) / total / fake.shape[-1]
 
@@ -151,8 +154,8 @@ def _mlp_init(sizes: list[int], normalised: bool, rng: RNG) -> Params:
         Whether hidden layers have a layer norm.
     rng : torch.Generator
     """
-    p: Params = {"label.weight": torch.randn(N_CLASSES, 16, generator=rng)}
-    sizes = [sizes[0] + 16, *sizes[1:]]
+    p: Params = {"label.weight": torch.randn(N_CLASSES, EMBEDDING, generator=rng)}
+    sizes = [sizes[0] + EMBEDDING, *sizes[1:]]
     for i, (n_in, n_out) in enumerate(pairwise(sizes[:-1])):
         p |= init_linear(rng, f"l{i}", n_in, n_out, gain=1.7, bias="zero")
         if normalised:
@@ -179,8 +182,8 @@ def tangent_space(fc: Tensor, alpha: float) -> tuple[Tensor, Params]:
     spd = shrink_to_identity(fc, alpha)
     values, vectors = symmetric_eigen(log_matrix(fc, alpha).mean(0))
     root = (vectors * (0.5 * values).exp()) @ vectors.T
-    inverse = (vectors * (-0.5 * values).exp()) @ vectors.T
-    whitened = inverse @ spd @ inverse
+    inverse_root = (vectors * (-0.5 * values).exp()) @ vectors.T
+    whitened = inverse_root @ spd @ inverse_root
     tangent = to_vector(log_matrix(0.5 * (whitened + whitened.mT), 0.0))
     centre = tangent.mean(0)
     unit = tangent.std().clamp_min(1e-6)

@@ -92,11 +92,14 @@ def decode(coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor) -> Tens
     Tensor of shape (n, R, R)
     """
     enough = [c for c in y.unique().tolist() if int((y == c).sum()) >= FEW]
+    # Many ROIs: of the first decoding only class means are used, so it may be rough and needs no more
+    # than the edges. The second one then starts from diagonals that are shifted, too.
     large = len(start) > LARGE
     near = NEAR if large else 0.0
     rough = ROUGH if large else 0.0
     if not enough:
         return from_off_log(coordinates, start=start, tol=TOLERANCE, near=near)[0]
+    # (n, E) edges if large, else (n, R, R)
     fc, diagonal = from_off_log(
         coordinates, start=start, tol=TOLERANCE, near=rough, flat=large
     )
@@ -135,6 +138,7 @@ def matched_scale(
     -------
     Tensor, scalar
     """
+    # Samples are shrunk, which makes edges smaller by 1 - shrink; the training subjects are not.
     target = within_class_variance(edges(batch.fc), batch.y).mean() * (1 - shrink) ** 2
     y = matching_y(batch)
     scale = torch.ones((), device=batch.fc.device)

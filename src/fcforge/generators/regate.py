@@ -183,12 +183,20 @@ class ReGATE(Generator):
         p = self._train(x, (y - y_mean) / y_sd, mask, rng)
         with torch.no_grad():
             active = (encode(p, x)[0].var(0) > 0.01).sum()
-        # The trait is standardised, so its noise in Bayes' rule is the public code's std(y) = 1.
+        # s of `latent_given_y`: the trait is standardised, so the public code's std(y) is 1.
         network = frozen(p) | {"log_sigma_y": torch.zeros((), device=x.device)}
         return ReGATEState(network, mask, centre, unit, y_mean, y_sd, active)
 
     def _train(self, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG) -> Params:
-        """Return the parameters that minimise `_loss`; its arguments are those of all subjects."""
+        """Return the parameters that minimise `_loss`, whose arguments are those of a batch.
+
+        Parameters
+        ----------
+        x, trait, mask
+            As in `_loss`, of all subjects.
+        rng : torch.Generator
+            Source of the first parameters, the batches and the noise.
+        """
         p = trainable(self._init(mask.shape[0], rng), x.device)
         optimiser = torch.optim.Adam(p.values(), lr=self.lr)
         rng = device_rng(rng, x.device)
@@ -250,7 +258,9 @@ class ReGATE(Generator):
         p = model.network
         noise = normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
         trait = (y.to(noise.dtype) - model.y_mean) / model.y_sd
-        eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), model.mask)
+        # s is fixed at 1 (see `learn`), so it needs no lower bound.
+        latent = latent_given_y(p, trait, noise, floor=0.0)
+        eta = log_rate(p, latent, model.mask)
         z = model.unit * eta.clamp(-10.0, 10.0) + model.centre
         fc = from_edges(torch.tanh(z))
         return clip_to_correlation(fc) if self.project == "clip" else fc

@@ -171,6 +171,8 @@ class FCGenerator:
             raise DataError(
                 f"y has shape {labels.shape}.", do="Give a list of diagnoses."
             )
+        # The code of a label is its place among the classes; that of an unknown label is arbitrary, and
+        # found by comparing the class in that place.
         codes = np.minimum(
             np.searchsorted(self.classes_, labels), len(self.classes_) - 1
         )
@@ -185,9 +187,9 @@ class FCGenerator:
             rng = torch_rng(self._seed, "sample", self._calls)
         else:
             rng = torch_rng(seed_of(random_state), "sample")
-        codes_ = torch.from_numpy(codes.astype(np.int64))
+        y_codes = torch.from_numpy(codes.astype(np.int64))
         with one_thread():
-            return self.generator.sample(state, codes_, rng).fc.numpy()
+            return self.generator.sample(state, y_codes, rng).fc.numpy()
 
     def _set(
         self, state: GeneratorState, classes: np.ndarray, n_rois: int, seed: int
@@ -362,7 +364,14 @@ class FCMVAE(FCGenerator):
         return self._apply(fc, self.generator.reconstruct)
 
     def _apply(self, fc: np.ndarray, function: Any) -> np.ndarray:
-        """Check an FC array and return ``function(fitted model, FC as Tensor)`` as an array."""
+        """Check an FC array and return ``function(model, FC as Tensor)`` as an array.
+
+        Parameters
+        ----------
+        fc : ndarray of shape (n, n_rois, n_rois)
+        function : callable
+            Its first argument is the fitted model, a NamedTuple of the variant.
+        """
         model = self._fitted().model
         matrices = checked_fc(fc, self.n_rois_)
         with torch.no_grad(), one_thread():
@@ -377,6 +386,7 @@ class FCMVAE(FCGenerator):
 
 def _signature() -> inspect.Signature:
     """Return the signature of `FCMVAE` with a parameter for each setting of the variant stable."""
+    # Without the first, self, and the last, **settings.
     shared = [*inspect.signature(FCMVAE.__init__).parameters.values()][1:-1]
     settings = [
         inspect.Parameter(

@@ -175,6 +175,7 @@ class WGAN(Generator):
         starts = list(map(self.start, batches, rngs))
         y = [batch.y for batch in batches]
         draw = partial(self.drawn, [x for x, _ in mapped], y, rngs)
+        # Of each site a pair of networks; stacked, a pair with a first dimension of lanes.
         generator, critic = (
             trainable(stacked(lanes), y[0].device)
             for lanes in zip(*starts, strict=True)

@@ -55,6 +55,7 @@ class AuthorsVAE(PaperVAE):
         """
         p = super().init_block(rng, name)
         d_head = self.d_model // self.heads
+        # That bound over the one of `init_linear`, 1 / sqrt(k).
         ratio = math.sqrt(6 * self.k_pe / (d_head * (self.k_pe + self.heads)))
         p[f"{name}.spectral.weight"] *= ratio
         gains = {

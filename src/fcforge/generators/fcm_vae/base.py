@@ -180,6 +180,7 @@ class VAE(Generator):
     # -- the encoder ------------------------------------------------------------------------------
     def init(self, rois: int, rng: RNG) -> Params:
         """Draw the parameters of an untrained network for `rois` ROIs, on the CPU."""
+        # The features of `prepare`: a row of FC, Laplacian coordinates and the degree.
         params = self.init_dense(rng, "input", rois + self.k_pe + 1, self.d_model)
         for layer in range(self.layers):
             params |= self.init_block(rng, f"layer{layer}")
@@ -286,10 +287,10 @@ class VAE(Generator):
         q = q * d_head**-0.5
         if self.sge:
             position = split(layers.affine(p, f"{name}.spectral", inputs["spectral"]))
-            gain = self.gain(p, f"{name}.gain_sge")
-            q = torch.cat([q, position * (gain * d_head**-0.5)], -1)
+            sge_gain = self.gain(p, f"{name}.gain_sge")
+            q = torch.cat([q, position * (sge_gain * d_head**-0.5)], -1)
             k = torch.cat([k, position], -1)
-        gain = self.gain(p, f"{name}.gain_lae")
+        lae_gain = self.gain(p, f"{name}.gain_lae")
         mixed = []
         size = number_at_once(
             ATTEND_AT_ONCE, rois
@@ -297,7 +298,7 @@ class VAE(Generator):
         for rows in (slice(first, first + size) for first in range(0, n, size)):
             scores = q[rows] @ k[rows].mT
             if self.lae:
-                scores += gain * inputs["bias"][rows, None]
+                scores += lae_gain * inputs["bias"][rows, None]
             weights = drop(f"{name}.attention", torch.softmax(scores, -1), rows)
             mixed.append(weights @ v[rows])
         joined = torch.cat(mixed).transpose(1, 2).reshape(n, rois, self.d_model)
@@ -434,7 +435,9 @@ class VAE(Generator):
         On a GPU the networks train together. The work before and after runs in threads, a site each,
         on the CPU, so that its random numbers are the same on every device.
         """
-        home = batches[0].fc.device
+        home = batches[
+            0
+        ].fc.device  # where the networks are trained and the models returned
         batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
         with one_thread(), ThreadPoolExecutor() as pool:
             frames, sites = zip(*pool.map(self.site, batches), strict=True)
@@ -492,6 +495,7 @@ class VAE(Generator):
         """Return FC (n, R, R) decoded from the encoder's mean of z for each subject of `fc`."""
         inputs = self.prepare(fc)
         mu, _ = self.encode_all(model.network, inputs)
+        # The class baseline of the decoder needs a diagnosis: the one that the head predicts.
         y = (layers.affine(model.network, "head", mu)[:, 0] > 0.5).long()
         decoded = self.decode(model.network, mu, {**inputs, "y": y})
         frame = model.frame
@@ -615,15 +619,17 @@ class VAE(Generator):
         Parameters
         ----------
         batch : FCBatch
-            Training subjects.
+            Training subjects; samples shall have their class means.
         frame : Frame
+            Standardisation of their coordinates, from `site`; sampling inverts it.
         site : dict of Tensor
-            From `site`.
+            From `site`: what the network was trained on.
         network : dict of Tensor
             Trained parameters.
         history : Tensor of shape (epochs, 3)
             `Terms` of every epoch.
         rng : torch.Generator
+            For a variant that draws trial samples to adjust its state to the training subjects.
 
         Returns
         -------

@@ -137,10 +137,13 @@ class StableVAE(VAE):
         The decoder is quadratic in the factors. Without the offset its gradient at z = 0 would be 0.
         """
         p = self.init_dense(rng, "factors", self.d_z, rois * self.rank)
+        # The offsets u0 have the SD rank^(-1/4), so that a sum of `rank` products of two has SD 1. The
+        # weights are small beside them: z starts as a small deviation.
         p["factors.weight"] *= 0.2
         p["factors.bias"] = (
             torch.randn(rois * self.rank, generator=rng) * self.rank**-0.25
         )
+        # Factors raise and lower FC in turn.
         signs = torch.tensor([1.0, -1.0]).repeat(self.rank)
         n_edges = rois * (rois - 1) // 2
         return p | {
@@ -196,7 +199,10 @@ class StableVAE(VAE):
         history: Tensor,
         rng: RNG,
     ) -> StableVAEState:
-        """Make the fitted state: distribution of z, baselines and residual noise of the network."""
+        """Make the fitted state: distribution of z, baselines and residual noise of the network.
+
+        The scale is found last, by drawing from the otherwise complete state.
+        """
         y, target = batch.y, site["target"]
         mu, log_var = self.encode_all(network, site)
         latent = aggregate_posterior(mu, log_var, y)
@@ -278,6 +284,9 @@ class StableVAE(VAE):
 
 def aggregate_posterior(mu: Tensor, log_var: Tensor, y: Tensor) -> Latent:
     """Fit the distribution of z given y to the encoder's results for the training subjects.
+
+    Its covariance is that of the means mu within classes plus the encoder's own variance, averaged
+    over subjects.
 
     Parameters
     ----------

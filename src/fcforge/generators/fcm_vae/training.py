@@ -178,10 +178,13 @@ class LaneBatches:
         masks = []
         for lane, index in enumerate(chosen):
             n = len(index)
+            # Random numbers are drawn for the real subjects alone, as if the lane were alone.
             drawn = vae.dropout_masks(n, self.rois, self.mask_rngs[lane])
             filler = {k: v.new_ones(size - n, *v.shape[1:]) for k, v in drawn.items()}
             masks.append({k: torch.cat([v, filler[k]]) for k, v in drawn.items()})
-            rows[lane, :n] = index + sum(self.sizes[:lane])
+            rows[lane, :n] = index + sum(
+                self.sizes[:lane]
+            )  # where the lane begins in the bank
             weight[lane, :n] = 1.0
             noise[lane, :n] = normal(n, vae.d_z, rng=self.rngs[lane])
         step = Step(rows, weight, noise, stacked(masks))
@@ -331,7 +334,7 @@ def train_lanes(
     lanes = Lanes(params, torch.func.vmap(Adam.start)(params), zeros)
     step: Callable[..., tuple[Lanes]] = advance(batches)
     if device.type == "cuda":
-        step = Graphed(step, carried=1)
+        step = Graphed(step, carried=1)  # its first argument, lanes, is what it returns
     sizes = torch.tensor(batches.sizes, device=device)[:, None]
     history = []
     for epoch in range(vae.epochs):
