@@ -141,6 +141,47 @@ def test_a_site_returns(subjects) -> None:
     assert model.model_.order == (a, b, f"{a} (visit 2)")
 
 
+@pytest.mark.parametrize("rows", [[0], [0, 1, 2]])
+def test_too_few_further_subjects_for_a_generator_are_refused(subjects, rows) -> None:
+    a, b = dict.fromkeys(subjects[2].tolist())
+    fc, y = of_site(subjects, a)
+    model = quick().partial_fit(fc[6:], y[6:], site=a)
+    before = model.decision_function(fc)
+    remembered = model.model_.remembered.fc
+    advice = (
+        "Wait for further subjects of the site and give them in one call, at least 4"
+    )
+    for site in (a, b):
+        with pytest.raises(InputError, match=f"Nothing was learned. {advice}"):
+            model.partial_fit(fc[rows], y[rows], site=site)
+    assert model.model_.order == (a,)
+    assert np.array_equal(model.decision_function(fc), before)
+    assert model.model_.remembered.fc is remembered
+    model.partial_fit(fc[:4], y[:4], site=a)  # the same subjects and one more
+    assert model.model_.order == (a, f"{a} (visit 2)")
+
+
+def test_a_visit_without_validation_part(subjects) -> None:
+    a, _ = dict.fromkeys(subjects[2].tolist())
+    fc, y = of_site(subjects, a)
+    pair = [int(np.flatnonzero(y == label)[0]) for label in (0, 1)]
+    rest = np.setdiff1d(np.arange(len(y)), pair)
+    chooses = ForgeClassifier(
+        "finetune", epochs=2, training={"selection": "inner_val"}
+    ).fit(fc[rest], y[rest], site=a)
+    with pytest.raises(InputError, match="none of its 2 subjects can be set aside"):
+        chooses.partial_fit(fc[pair], y[pair], site=a)
+    calibrated = ForgeClassifier("finetune", epochs=2, calibrate="inner_val")
+    with pytest.raises(InputError, match="or set calibrate='none'"):
+        calibrated.fit(fc[pair], y[pair], site=a)
+    calibrated.fit(fc[rest], y[rest], site=a)
+    temperature = calibrated.model_.temperature
+    with pytest.warns(UserWarning, match="The temperature stays"):
+        calibrated.partial_fit(fc[pair], y[pair], site=a)
+    assert calibrated.model_.temperature == temperature
+    assert calibrated.model_.order == (a, f"{a} (visit 2)")
+
+
 def test_ridge_of_a_site_that_returns_is_ridge_on_all_its_people(subjects) -> None:
     a, _ = dict.fromkeys(subjects[2].tolist())
     fc, y = of_site(subjects, a)

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.names import with_visits
 from fcforge.core.spec import Conditions, RunSpec, Training
@@ -14,7 +15,7 @@ from fcforge.data.simulated import simulate
 from fcforge.data.splits import make_sites
 from fcforge.evaluation.resampling import subject_weights
 from fcforge.experiments.collect import collect
-from fcforge.experiments.config import load_experiment
+from fcforge.experiments.config import Experiment, load_experiment
 from fcforge.experiments.plan import make_plan
 from fcforge.experiments.run import prepare
 from fcforge.experiments.run_keys import run_key
@@ -97,6 +98,29 @@ def test_one_visit_keeps_the_key_of_a_run():
     assert run_key(replace(spec, visits=2)) != run_key(spec)
     stored = {k: v for k, v in spec.to_json().items() if k != "visits"}
     assert RunSpec.from_json(stored) == spec
+
+
+@pytest.mark.parametrize(
+    ("learner", "training", "message"),
+    [
+        ("forge", Training(), "needs 4"),
+        ("finetune", replace(TRAINING, selection="inner_val"), "no validation subject"),
+    ],
+)
+def test_visits_too_small_for_a_learner_are_refused_before_training(
+    learner, training, message
+):
+    spec = learner_spec(learner)
+    experiment = Experiment(
+        title="visits",
+        dataset=Component("simulated"),
+        learners=(spec,),
+        training=training,
+        visits=2,
+    )
+    prepare(experiment, cohort())
+    with pytest.raises(DataError, match=rf"\(visit \d+\)': has .*{message}"):
+        prepare(replace(experiment, visits=8), cohort())
 
 
 @pytest.mark.parametrize("method", ["er", "forge", "cumulative"])

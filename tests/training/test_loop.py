@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fcforge.core.component import Component
-from fcforge.core.errors import SealedError
+from fcforge.core.errors import DataError, SealedError
 from fcforge.core.leaks import Leaks
 from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
@@ -248,6 +248,16 @@ def test_selection_happens_per_lane():
     training = Training(epochs=4, batch_size=8, selection="inner_val")
     kept = [int(la.stats["epoch"]) for la in learn_site(learner, jobs, bank, training)]
     assert kept == [2, 0]
+
+
+def test_no_epoch_is_chosen_on_an_empty_validation_part():
+    world = World.of("finetune", training=QUICK)
+    site = world.view(order()[0])
+    nobody = SiteView(site.name, 0, world.bank, site.train, site.val[:0])
+    job = Job(world.lane, nobody, 0, (site.name,))
+    inner = replace(QUICK, selection="inner_val")
+    with pytest.raises(DataError, match="has no validation subject"):
+        learn_site(world.learner, [job], world.bank, inner)
 
 
 def test_every_epoch_ticks_and_none_without_fitting():

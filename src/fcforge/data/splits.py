@@ -294,8 +294,8 @@ def untested_site(people: Cohort, seed: int, val_fraction: float = 0.0) -> Site:
         Subjects of one site.
     seed : int
     val_fraction : float
-        Share of each class (or fifth of the numbers) that is set aside for validation, one
-        subject at least; 0 sets nobody aside.
+        Share of each class (or fifth of the numbers) that is set aside for validation, at least
+        one of two subjects. The only subject of a class is never set aside; 0 sets nobody aside.
     """
     (name,) = people.site_names
     val = np.zeros(len(people), dtype=bool)
@@ -304,7 +304,8 @@ def untested_site(people: Cohort, seed: int, val_fraction: float = 0.0) -> Site:
         groups = strata(people.y)
         for label in np.unique(groups):
             members = rng.permutation(np.flatnonzero(groups == label))
-            val[members[: max(1, round(val_fraction * len(members)))]] = True
+            n_val = max(1, round(val_fraction * len(members)))
+            val[members[: min(n_val, len(members) - 1)]] = True
     nobody = np.zeros(len(people), dtype=bool)
     batches: dict[str, Any] = {}
     for part, rows in zip(SPLITS, (~val, val, nobody), strict=True):

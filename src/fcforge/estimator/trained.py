@@ -13,6 +13,7 @@ Shapes: n subjects, R ROIs, K classes.
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,7 +25,8 @@ import torch
 from torch import Tensor
 
 from fcforge.core.component import Component
-from fcforge.core.errors import ConfigError
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.formatting import counted
 from fcforge.core.names import visit_name
 from fcforge.core.settings import SHARE_BELOW_ONE, Checked, limits
 from fcforge.core.spec import Conditions, LearnerSpec, RunSpec, Training
@@ -213,6 +215,7 @@ class TrainedModel:
         site = untested_site(people, self.seed, share)
         if visit > 1:
             site = replace(site, name=visit_name(name, visit))
+        self._require_enough(site, settings)
         next_site = _NextSite(self, site, settings)
         train = next_site.training.train
         if site.train.weight is not None:
@@ -240,6 +243,55 @@ class TrainedModel:
             temperatures=temperatures,
             copies_real=copies,
         )
+
+    def _require_enough(self, site: Site, settings: SiteSettings) -> None:
+        """Raise `DataError` if a visit has too few subjects for its generator or its validation.
+
+        A visit without a validation part is accepted if only the temperature needs it and an
+        earlier visit has one; a warning says so.
+
+        Parameters
+        ----------
+        site : Site
+            The visit, under the name used in random seeds.
+        settings : SiteSettings
+        """
+        where = f"site '{site.name}'"
+        whole = counted(len(site.train) + len(site.val), "subject")
+        wait = "Wait for further subjects of the site and give them in one call"
+        if settings.generator is not None:
+            name = settings.generator.name
+            least = GENERATORS[name].min_subjects
+            n = len(site.learning(with_val=settings.trains_on_all))
+            apart = 0 if settings.trains_on_all else len(site.val)
+            if n < least:
+                beside = f" beside {apart} for validation" if apart else ""
+                raise DataError(
+                    f"{counted(n, 'training subject')}{beside} are too few for the generator '{name}'. "
+                    "Nothing was learned.",
+                    where=where,
+                    do=f"{wait}, at least {least}{' beside those for validation' if apart else ''}.",
+                )
+        if len(site.val):
+            return
+        message = f"none of its {whole} can be set aside for validation."
+        if not settings.trains_on_all:
+            raise DataError(
+                f"{message} Nothing was learned.",
+                where=where,
+                do=f"{wait}, at least two of a class; or choose no epoch on that part, "
+                "training__selection='fixed'. It is always empty with val_fraction=0.",
+            )
+        if settings.calibrate == "inner_val":
+            if not self.temperatures:
+                raise DataError(
+                    f"{message} Nothing was learned.",
+                    where=where,
+                    do=f"{wait}, at least two of a class; or set calibrate='none'. The part is "
+                    "always empty with val_fraction=0.",
+                )
+            kept = "The temperature stays as earlier sites made it."
+            warnings.warn(f"{where}: {message} {kept}", stacklevel=2)
 
     @property
     def order(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from fcforge.experiments.plan import Plan, make_plan, stored_runs
 from fcforge.experiments.public_subjects import resolve_public
 from fcforge.experiments.store import MADE_BY, Store
 from fcforge.experiments.traits import stored_traits
+from fcforge.experiments.visit_sizes import require_enough_at_visits
 from fcforge.experiments.work import Progress, Work
 
 
@@ -81,6 +82,7 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
         else:
             has_base_model = experiment.base_model is not None
             build_learner(learner, cohort.n_rois, has_base_model, cohort.target)
+    require_enough_at_visits(experiment, cohort)
     if experiment.confounds:
         ids = cohort.subject_id.tolist()
         where = "[confounds]"

@@ -251,7 +251,7 @@ class Generator(Checked, ABC):
             raise DataError(
                 f"{len(batch)} training subjects are too few; {self.min_subjects} are needed.",
                 where=self.where(),
-                do="Merge the site with another one or leave it out.",
+                do=f"Collect at least {self.min_subjects} subjects of the site and give them at once.",
             )
         largest = float(batch.fc.abs().max())
         if not largest <= 1.0 + 1e-3:  # NaN is not

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from fcforge.core.errors import DataError
 from fcforge.core.spec import Training
 from fcforge.methods.base import Lane, Learner, label_loss
 from fcforge.nn.tensors import Inputs
@@ -59,6 +60,13 @@ class BestEpoch:
         if not self._chooses:
             return
         inputs = bank.inputs(learner.model)
+        for job in jobs:
+            if not test_splits and not len(job.site.val):
+                raise DataError(
+                    "has no validation subject, on which selection = 'inner_val' chooses the epoch.",
+                    where=f"site '{job.site.name}'",
+                    do="Give the site more subjects, or set selection = 'fixed' in [training].",
+                )
         val = [(gather(inputs, job.site.val), bank.y[job.site.val]) for job in jobs]
         self._held_out = stack(test_splits or val)
 
