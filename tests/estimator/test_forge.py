@@ -66,7 +66,8 @@ def test_a_site_with_a_single_class_is_replayed(subjects) -> None:
     fc, y, _ = subjects
     model = ForgeClassifier(epochs=2, method_params=SMALL)
     model.set_params(generator__epochs=2)
-    model.partial_fit(fc[y == 0], y[y == 0], classes=[0, 1], site="A")
+    with pytest.warns(UserWarning, match="people learned so far are of class 0"):
+        model.partial_fit(fc[y == 0], y[y == 0], classes=[0, 1], site="A")
     assert set(model.model_.remembered.y.tolist()) == {0}
     model.partial_fit(fc[y == 1], y[y == 1], site="B")
     assert set(model.model_.remembered.y.tolist()) == {0, 1}
