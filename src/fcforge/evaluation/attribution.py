@@ -97,6 +97,7 @@ def attribute(model: ScoredModel, fc: Array, reference: Array) -> Attribution:
     difference = fisher_z(fc) - reference_z
     slope = np.zeros_like(difference)
     jumps = np.zeros_like(difference)
+    # Gauss-Legendre points between -1 (the reference) and 1 (the scan), and their weights, of sum 2
     nodes, weight = np.polynomial.legendre.leggauss(model.steps)
     for scan, scan_difference in enumerate(difference):
         if model.kept is None:
@@ -140,6 +141,7 @@ def _with_jumps(
     slopes = model.slopes((points[1:] + points[:-1]) / 2)
     r = np.tanh(points)
     jumps = np.diff(model.score(fc_from_upper(r))) - slopes @ difference / model.steps
+    # edges that appear or vanish within each step share its jump
     crossing = np.diff(visible_edges(r).astype(np.int8), axis=0) != 0
     share_of_jump = jumps / crossing.sum(1).clip(min=1)
     return slopes.mean(0), share_of_jump @ crossing

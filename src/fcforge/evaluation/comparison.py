@@ -186,6 +186,7 @@ class Comparer:
         """Return the difference A - B, see `compare`."""
         left, right = _pairs(results_a, results_b)
         place = {id(x): k for k, x in enumerate(left)}
+        # difference in each permutation, summed over runs
         nulls = np.zeros(self.n_draws)
         for runs in resampling.split_runs(left):
             rows = [place[id(r)] for r in runs]
@@ -193,7 +194,7 @@ class Comparer:
             b = self._drawn([right[k] for k in rows])
             both = a.batch.beside(b.batch)
             swapped = self._swapped(a.batch, b.batch)
-            value = self._reduce(both.stack(swapped))
+            value = self._reduce(both.stack(swapped))  # (n_runs, 2, n_draws)
             nulls += (value[:, 0] - value[:, 1]).sum(0)
         points, draws = self._differences(left, right)
         return _comparison(points, draws.mean(0), nulls / len(left))
@@ -207,19 +208,31 @@ class Comparer:
 
         All four have the same orders, seeds and subjects and get the same bootstrap draws. For
         example A and B are two learners, C and D the same two with other thresholds.
+
+        Parameters
+        ----------
+        first, second : pair of sequence of RunResult
+            Runs of A and of B, and runs of C and of D.
+
+        Returns
+        -------
+        Estimate
+            With its 95 % bootstrap interval over subjects and trainings.
         """
-        left, right = _pairs(*first)
-        lower, upper = _pairs(*second)
-        _pairs(left, lower)
-        pairs = [[resampling.pair_of(r) for r in runs] for runs in (left, lower)]
+        a, b = _pairs(*first)
+        c, d = _pairs(*second)
+        # for its errors: A and C must have been tested on the same subjects
+        _pairs(a, c)
+        pairs = [[resampling.pair_of(r) for r in runs] for runs in (a, c)]
         if sorted(pairs[0]) != sorted(pairs[1]):
             raise DataError(
                 "the two differences have other orders or seeds.",
                 do="Compare learners of one experiment.",
             )
-        changes = [self._differences(a, b) for a, b in ((left, right), (lower, upper))]
-        value = changes[0][0].mean() - changes[1][0].mean()
-        draws = changes[0][1].mean(0) - changes[1][1].mean(0)
+        first_points, first_draws = self._differences(a, b)
+        second_points, second_draws = self._differences(c, d)
+        value = first_points.mean() - second_points.mean()
+        draws = first_draws.mean(0) - second_draws.mean(0)
         low, high = resampling.interval(value, draws)
         return Estimate(float(value), float(low), float(high))
 
@@ -249,7 +262,9 @@ class Comparer:
         return self._known[key]
 
     def _swapped(self, a: Runs, b: Runs) -> Callable[[str, np.ndarray], np.ndarray]:
-        """Return a function that computes the cells of A and B after each permutation's exchanges.
+        """Return a function that computes cells of A and B after each permutation's exchanges.
+
+        A cell is an entry of a score matrix: the metric at one site after one stage.
 
         The function takes a site and m pairs of row numbers (`Runs.beside`) and returns
         (m, 2, n_draws): the metric of A and of B.
@@ -258,6 +273,7 @@ class Comparer:
         ids = a.runs[0].subject_ids
 
         def cells(site: str, pairs: np.ndarray) -> np.ndarray:
+            """Return the cells (m, 2, n_draws) of m pairs of score vectors at a site."""
             ours = a.features(site, metric)
             theirs = b.features(site, metric)
             coin = resampling.subject_draws("swap", site, ids[site], self.n_draws)

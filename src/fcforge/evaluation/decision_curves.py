@@ -21,6 +21,7 @@ def observed_share(low: float, high: float) -> Metric:
     """
 
     def features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return whether each person is a patient in the bin, and whether anybody in the bin."""
         inside = ((p > low) | (low == 0.0)) & (p <= high)
         patients = inside * (y == 1)
         everybody = inside * np.ones(p.shape)
@@ -41,12 +42,14 @@ def net_benefit(threshold: float) -> Metric:
     odds = threshold / (1 - threshold)
 
     def features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return, for each person, true positive, false positive and 1; their sums are TP, FP and n."""
         treated = p > threshold
         true_positives = treated & (y == 1)
         false_positives = treated & (y == 0)
         return np.stack([true_positives, false_positives, np.ones(p.shape)])
 
     def combine(sums: np.ndarray) -> np.ndarray:
+        """Return the net benefit from TP, FP and n."""
         return (sums[0] - odds * sums[1]) / sums[2]
 
     return Metric("net benefit", features, combine)

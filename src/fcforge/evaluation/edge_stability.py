@@ -51,9 +51,9 @@ class EdgeStability:
                 "stability needs at least two trainings.", do="Use more seeds."
             )
         size = np.abs(weights)
-        square = (2 * AGREEMENT - 1) * FALSE_EDGES * size.shape[1]
-        q = max(1, int(np.sqrt(square)))
-        limit = np.sort(size, axis=1)[:, -q, None]
+        q_squared = (2 * AGREEMENT - 1) * FALSE_EDGES * size.shape[1]
+        q = max(1, int(np.sqrt(q_squared)))
+        limit = np.sort(size, axis=1)[:, -q, None]  # the q-th largest of each training
         positive = (weights > 0).mean(0)
         negative = (weights < 0).mean(0)
         sign = np.maximum(positive, negative)

@@ -234,6 +234,7 @@ class Explanation:
         nodes = []
         for k, (x, y, z) in enumerate(places):
             colour = names.index(self.atlas.systems[k]) + 1 if names else 1
+            # no blanks in a name, because blanks separate the columns of the file
             label = "_".join(printable(self.atlas.roi_names[k]).split())
             nodes.append(f"{x:.1f} {y:.1f} {z:.1f} {colour} {size[k]:.6g} {label}\n")
         edges = [" ".join(f"{value:.6g}" for value in row) + "\n" for row in matrix]
@@ -331,7 +332,7 @@ def by_network(atlas: Atlas, matrix: Array) -> Array:
     member = np.array(
         [[s == name for s in atlas.systems] for name in names], dtype=float
     )
-    member = member.reshape(len(names), atlas.n_rois)
+    member = member.reshape(len(names), atlas.n_rois)  # also without any network
     return member @ matrix @ member.T
 
 

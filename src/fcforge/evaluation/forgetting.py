@@ -265,7 +265,7 @@ class Runs:
             rows = []
             for run in runs:
                 rows += [run.initial[site], *run.scores[site]]
-            row_of_scores: dict[bytes, int] = {}
+            row_of_scores: dict[bytes, int] = {}  # number of each distinct row
             row_numbers = [
                 row_of_scores.setdefault(row.tobytes(), len(row_of_scores))
                 for row in rows
@@ -329,6 +329,7 @@ class Runs:
         m = metric_named(metric)
 
         def cells(site: str, _: np.ndarray) -> np.ndarray:
+            """Return the metric of each distinct score vector at a site, (m,) or (m, n_draws)."""
             drawn = weights(site) if weights else None
             return combine_features(self.features(site, m), m, drawn)
 
@@ -364,7 +365,7 @@ class Runs:
 
 
 def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
-    """Return the score matrix ``a[t, i]`` (T, T) of one run, zero-shot cells included.
+    """Return the score matrix ``a[t, i]`` (T, T) of one run, zero-shot entries included.
 
     Columns are in order of arrival.
     """
@@ -390,15 +391,16 @@ def finite(result: RunResult) -> bool:
 
 
 def constant_predictor(result: RunResult) -> np.ndarray:
-    """Return the cells in which all subjects are predicted to be of one class though several exist.
+    """Return at which site and stage all subjects are predicted to be of one class though several exist.
 
     Returns
     -------
     ndarray of shape (T, T), bool
-        Columns in order of arrival.
+        Rows are stages, columns sites in order of arrival.
     """
 
     def cells(site: str, p: np.ndarray) -> np.ndarray:
+        """Return whether this is so, (m,), for each of m score vectors at a site."""
         predicted, true = predicted_and_true(p, result.truth(site))
         several = result.kind != "number" and len(np.unique(true)) > 1
         return (predicted == predicted[:, :1]).all(-1) & several

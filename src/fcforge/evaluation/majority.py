@@ -86,7 +86,7 @@ def majority_result(result: RunResult, *, per_site: bool = False) -> RunResult:
         scores[site] = np.repeat(prediction[:, None], len(result.y[site]), axis=1)
     before = dict(result.initial)
     if result.kind != "number":
-        even = 1 / max(2, prior[0].size)
+        even = 1 / max(2, prior[0].size)  # two classes have one number, P(patient)
         before = {s: np.full(p.shape, even) for s, p in before.items()}
     title = WORDS[result.kind].own if per_site else WORDS[result.kind].all_sites
     model = Component("own" if per_site else "none")
@@ -111,6 +111,7 @@ def with_majority(results: RunResults, *, per_site: bool = False) -> list[RunRes
         raise DataError(
             "there is no finished run to summarise.", do="Run `fcforge run` first."
         )
+    # models of the majority learners among the results: "own" is each site's own class
     present = {r.spec.learner.model.name for r in results if is_majority(r)}
     run_of_pair: dict[tuple, RunResult] = {}
     for r in results:

@@ -1,8 +1,9 @@
 r"""Metrics: how good the scores of one site's test subjects are.
 
-Every metric is written as ``combine(sum_s w_s * features_s)``: k numbers per subject s (its
-features), summed with weights, then combined. With unit weights that is the metric itself; with
-bootstrap weights it is a matrix product, so a thousand draws of all runs cost a few of them.
+Every metric is written as ``combine(sum_i w_i * features_i)``: k numbers per subject i (its
+features), summed with weights w, then combined. In the functions below, s are these sums. With
+unit weights that is the metric itself; with bootstrap weights it is a matrix product, so a
+thousand draws of all runs cost a few of them.
 Shapes: n subjects, K classes, k features, and leading axes (...) for runs and stages.
 """
 
@@ -77,6 +78,12 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     scored above control j (ties count half); both average to the AUROC A. With features
     ``V - A/2`` unit weights give A exactly and other weights its first-order change, whose
     variance is DeLong's (1988).
+
+    Returns
+    -------
+    ndarray of shape (4, ..., n), or (4 K, ..., n) for more than two classes
+        For a class against the rest: feature and 1 of its members (0 for others), then feature and 1 of
+        the others (0 for members).
     """
     if y.ndim == 2:  # one class against the rest, each in turn
         pairs = zip(np.moveaxis(p, -1, 0), y.T, strict=True)
@@ -280,6 +287,8 @@ def cell_values(
     p: np.ndarray, y: np.ndarray, metric: str, weights: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the metric of scores `p` against labels `y`, optionally under many weightings.
+
+    Each value is a cell of a score matrix: the metric of one site's test subjects after one stage.
 
     Parameters
     ----------

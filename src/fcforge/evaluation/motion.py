@@ -71,6 +71,13 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
     """Return one RunResult per order and seed, with a regression on all sites so far.
 
     The splits are those of the experiment, so the row can stand beside its learners.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Orders, seeds and splits; its learners are not used.
+    cohort : Cohort
+        Its data, with the covariate mean_fd.
     """
     fd = np.asarray(cohort.covariates.get(COVARIATE, ()), dtype=float)
     if not np.isfinite(fd).any():
@@ -84,7 +91,8 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
         "site_facts": describe_sites(cohort, motion_only),
     }
     splits = {seed: make_sites(cohort, seed, experiment) for seed in experiment.seeds}
-    scores: dict[Any, dict[str, np.ndarray]] = {}  # by seed and the sites learned
+    # by stage: seed and sorted sites so far, whose order does not matter here
+    scores: dict[Any, dict[str, np.ndarray]] = {}
     costs: dict[Any, dict[str, Any]] = {}
     results = []
     for spec in motion_only.specs(cohort.site_names, cohort.content_sha256()):
@@ -93,7 +101,7 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
         stages = [(spec.seed, *sorted(spec.order[:k])) for k in lengths]
         for stage in stages:
             if stage not in scores:
-                seen = list(map(str, stage[1:]))
+                seen = [str(name) for name in stage[1:]]
                 scores[stage] = _scores(sites, seen)
                 n = sum(len(sites[s].train) + len(sites[s].val) for s in seen)
                 # one number and one diagnosis per subject

@@ -49,6 +49,7 @@ def pooled_estimate(results: RunResults, metric: Metric | str) -> Estimate:
     chosen_metric = metric_named(metric) if isinstance(metric, str) else metric
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
+        """Return the metric of each run, (n_runs, 1), or of each run and draw, (n_runs, n_draws, 1)."""
         sums = np.zeros(())
         for site, y in batch.runs[0].y.items():
             if len(y):
@@ -58,7 +59,7 @@ def pooled_estimate(results: RunResults, metric: Metric | str) -> Estimate:
                     batch.features(site, chosen_metric)[:, last], drawn
                 )
         with np.errstate(divide="ignore", invalid="ignore"):
-            values = chosen_metric.combine(sums)  # (runs, draws)
+            values = chosen_metric.combine(sums)  # (n_runs, n_draws), or (n_runs, 1)
         return values[..., None] if weights else values
 
     if not any(map(len, results[0].y.values())):

@@ -216,6 +216,7 @@ def resampled(
         for k, point in zip(rows, value(batch, None), strict=True):
             points[k] = point
         drawn = value(batch, weights_of(batch, n_draws))
+        # sum over runs r for each draw d
         total = total + np.einsum("rd,rd...->d...", trainings[rows], drawn)
     return np.stack(points), np.asarray(total) / len(results)
 
@@ -261,6 +262,7 @@ def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
 
     def both_halves(result: RunResult, site: str) -> np.ndarray:
+        """Return weights (2 N_HALVES, n_test) that select the halves, then their complements."""
         groups = strata(result.y[site]).tolist()
         ids = tuple(result.subject_ids[site])
         half = halves(site, ids, tuple(groups), N_HALVES)
@@ -270,7 +272,7 @@ def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
     for batch in split_batches(results):
         drawn = batch.values(metric, partial(both_halves, batch.runs[0]))
         a = sign * drawn[..., 1:, :]  # (run, 2 N_HALVES, T, T)
-        other_half = np.roll(a, N_HALVES, axis=1)
+        other_half = np.roll(a, N_HALVES, axis=1)  # each half's complement in its place
         values = fm_split(a, other_half).mean(1)
         by_run |= zip(map(id, batch.runs), values, strict=True)
     return np.array([by_run[id(r)] for r in results])
@@ -341,10 +343,11 @@ def estimate(
     -------
     dict of str to Estimate
     """
-    # FM's spread is that of its unbiased form, to whose value the interval is shifted.
+    # "fm_split" has no draws of its own: it gets those of FM, shifted to its value (`interval`).
     drawn = ["fm" if n == "fm_split" else n for n in names]
 
     def statistic(full: np.ndarray) -> np.ndarray:
+        """Return the drawn summaries of score matrices along a new last axis."""
         summaries = summaries_of(full, metric, tuple(dict.fromkeys(drawn)))
         return np.stack([summaries[n] for n in drawn], axis=-1)
 
@@ -383,6 +386,7 @@ def at_site(
     m = metric_named(metric)
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
+        """Return the metric of each run, (n_runs, 1), or of each run and draw, (n_runs, n_draws, 1)."""
         drawn = weights(site) if weights else None
         values = combine_features(batch.features(site, m), m, drawn)
         return values[batch.place[site][:, stage]][..., None]
@@ -436,7 +440,7 @@ def measure(
     truth = np.eye(p.shape[1])[y] if kind == "more classes" else y
     by_metric = {}
     for name in [name for name in MEASURES if kind in METRICS[name].kinds]:
-        value = cell_values(p[None], truth, name)[0]
+        value = cell_values(p[None], truth, name)[0]  # p as one model of several
         drawn = cell_values(p[None], truth, name, weights)
         draws = drawn[0].astype(float)
         ends = np.full(2, np.nan)

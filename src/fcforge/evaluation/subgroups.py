@@ -4,7 +4,8 @@ Test subjects of all sites are counted together after the last stage. A covariat
 makes one group per value; age makes three groups.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,6 @@ from fcforge.evaluation.study import Study, finite_runs
 from fcforge.experiments.collect import collect, stored_plan
 from fcforge.experiments.store import Store
 
-# -- women and men, children and adults ----------------------------------------------------------
-# People of all sites are counted together after the last stage. A covariate with few values makes
-# a group of each, an age three.
 CHILD = 12  # years, at the most
 ADULT = 18  # years, at least
 FEW = 5  # most values of a covariate that makes groups
@@ -52,7 +50,7 @@ def subject_groups(facts: Mapping[str, Mapping[str, Any]]) -> Groups:
     Parameters
     ----------
     facts : mapping
-        Subject ids and covariates of the test part, by split and then by site.
+        Subject ids and covariates of the test part, by seed (of the split) and then by site.
 
     Returns
     -------
@@ -83,11 +81,16 @@ def subgroup_tables(results: RunResults, groups: Groups) -> list[Study]:
         for learner, runs in finite_runs(results).items():
             rows[learner] = {}
             for name, people in groups.items():
-                group_runs = select_subjects(runs, lambda *who, of=people: who in of)
+                group_runs = select_subjects(runs, partial(_is_in, people))
                 rows[learner][name] = pooled_estimate(group_runs, metric)
         title = f"{metric_named(metric).title} by group, all sites together [95 %]"
         tables.append(Study(title, rows))
     return tables
+
+
+def _is_in(people: Collection[tuple[str, str]], site: str, subject_id: str) -> bool:
+    """Return whether a subject of a site is among the people of a group."""
+    return (site, subject_id) in people
 
 
 def subgroups_of(folder: Path) -> list[Study]:

@@ -111,6 +111,19 @@ def _a_star(
 
 
 def _row(runs: list[RunResult], keeps: str, reference: dict, n_draws: int) -> Row:
+    """Return the row of one learner.
+
+    Parameters
+    ----------
+    runs : list of RunResult
+        Runs of the learner.
+    keeps : str
+        What its method keeps between sites; "" if unknown.
+    reference : dict
+        Matrices of the learner with all data so far (`_a_star`).
+    n_draws : int
+        Draws of the bootstrap.
+    """
     finite_runs = [r for r in runs if finite(r)]
     majority = is_majority(runs[0])
     differences = []

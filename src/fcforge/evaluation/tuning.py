@@ -70,7 +70,7 @@ def grid_of(method: Component) -> list[Settings]:
         return grid["settings"]
     if method.name == "forge":  # one weight at a time
         lambdas = LAMBDAS[method.params.get("lambdas", "asd")]
-        default = dict(zip(grid, lambdas, strict=True))
+        default = dict(zip(grid, lambdas, strict=True))  # the grid has their order
         changed = []
         for name, values in grid.items():
             changed += [{**default, name: value} for value in values]
@@ -237,8 +237,12 @@ def inner_experiment(
         folds=0,
         visits=1,
     )
-    honest = replace(reduced, leaks=Leaks(), test_fraction=experiment.val_fraction)
-    return replace(honest, title=f"tuning: {experiment.title}", learners=tuple(trials))
+    without_leaks = replace(
+        reduced, leaks=Leaks(), test_fraction=experiment.val_fraction
+    )
+    return replace(
+        without_leaks, title=f"tuning: {experiment.title}", learners=tuple(trials)
+    )
 
 
 def prepare_tuning(

@@ -76,9 +76,8 @@ def unseen_tables(results: RunResults, metric: str = "accuracy") -> list[Study]:
     for learner, runs in finite_runs(results).items():
         complete = longest_orders(runs)
         by_stage = estimates(complete, *bootstrap(complete, metric, zero_shot))
-        learned_stages = enumerate(
-            by_stage[1:], start=1
-        )  # without the untrained network
+        # without the untrained network, which comes first
+        learned_stages = enumerate(by_stage[1:], start=1)
         zero_shot_rows[learner] = {
             f"after {counted(k, 'site')}": e for k, e in learned_stages
         }

@@ -1,4 +1,8 @@
-"""`fcforge judge`: evaluate the generators of a config on all sites; a repeated call continues."""
+"""`fcforge judge`: evaluate the generators of a config on all sites; a repeated call continues.
+
+A row is one generator, or one reference for comparison, as it appears in the tables of the report. A record
+holds the numbers of one row at one site with one seed.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -200,8 +204,10 @@ class JudgeRun:
     def fit_side_by_side(self, sites: Sequence[str]) -> None:
         """Fit the generators for several sites and all seeds at once, as far as they support it."""
         for row, component in self.rows.items():
-            generator = component and make_generator(component)
-            if not generator or not generator.in_lanes():
+            if component is None:  # the real subjects
+                continue
+            generator = make_generator(component)
+            if not generator.in_lanes():
                 continue
             requests = []
             for name, seed in product(sites, self.panel.seeds):
@@ -223,8 +229,8 @@ class JudgeRun:
             for row, component in self.rows.items():
                 synthetic, diagnostics = self.synthesise(component, train, name, seed)
                 sets.append(JudgedSet(train, test, synthetic, seed, diagnostics))
-                cell = {"site": name, "seed": seed, "row": row}
-                records.append({**cell, "diagnostics": dict(diagnostics)})
+                place = {"site": name, "seed": seed, "row": row}
+                records.append({**place, "diagnostics": dict(diagnostics)})
                 self.say(f"{name} seed {seed} {row}: synthetic subjects drawn")
         results = judge_all(sets, self.panel, self.training, self.device)
         for record, numbers in zip(records, results, strict=True):
@@ -279,6 +285,7 @@ class JudgeRun:
             )
         atlas = atlas_of_names(self.cohort.roi_names)
         systems = np.array(atlas.systems if atlas else (), dtype=np.str_)
+        # one array per field of `portrait`, with an entry for each row
         columns = map(np.stack, zip(*row_portraits, strict=True))
         caption = np.array(f"Site {name}, seed {seed}.")
         return Portraits._make([np.array(list(self.rows)), *columns, systems, caption])

@@ -139,8 +139,8 @@ def _efficiency(a: Tensor) -> Tensor:
 
 def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
     """Return Newman's modularity Q (n,) of 0/1 graphs a (n, R, R), cut in two by the leading eigenvector."""
-    edges2 = degree.sum(-1).clamp_min(1.0)
-    expected = degree[:, :, None] * degree[:, None, :] / edges2[:, None, None]
+    twice_edges = degree.sum(-1).clamp_min(1.0)
+    expected = degree[:, :, None] * degree[:, None, :] / twice_edges[:, None, None]
     b = a - expected
     # Collapsed generators give near-copies of one sparse graph with hundreds of equal eigenvalues,
     # on which float32 eigh may not converge; a ramp far below any gap of interest separates them.
@@ -150,7 +150,7 @@ def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
     vectors = torch.linalg.eigh(b.double() + ramp).eigenvectors
     leading = vectors[..., -1]
     side = torch.where(leading < 0, -1.0, 1.0).to(b.dtype)
-    return torch.einsum("ni,nij,nj->n", side, b, side) / (2 * edges2)
+    return torch.einsum("ni,nij,nj->n", side, b, side) / (2 * twice_edges)
 
 
 def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
@@ -227,6 +227,7 @@ def mmd(
     m = len(b)
 
     def statistic(order: np.ndarray) -> float:
+        """Return the squared discrepancy if the first n subjects in this order are one sample."""
         side = np.zeros(n + m)
         side[order[:n]] = 1.0
         left = kernel @ side
@@ -238,8 +239,8 @@ def mmd(
 
     seen = statistic(np.arange(n + m))
     null = [statistic(rng.permutation(n + m)) for _ in range(permutations)]
-    p = (1 + sum(x >= seen for x in null)) / (1 + permutations)
-    return {"mmd2": seen, "mmd_p": p}
+    p_value = (1 + sum(x >= seen for x in null)) / (1 + permutations)
+    return {"mmd2": seen, "mmd_p": p_value}
 
 
 def ridge_scores(
@@ -309,6 +310,11 @@ def classifier_test(
 def coverage(real: Tensor, fake: Tensor, k: int = 5) -> dict[str, float]:
     """Return precision, recall (Kynkaanniemi 2019), density and coverage (Naeem 2020).
 
+    A subject's ball reaches to its k-th neighbour in its own set. Precision is the share of synthetic
+    subjects inside a real ball, recall the share of real subjects inside a synthetic one, density the mean
+    number of real balls around a synthetic subject divided by k, and coverage the share of real balls with a
+    synthetic subject inside.
+
     Parameters
     ----------
     real, fake : Tensor of shape (n, p) and (m, p)
@@ -319,6 +325,7 @@ def coverage(real: Tensor, fake: Tensor, k: int = 5) -> dict[str, float]:
     k = min(k, len(real) - 1, len(fake) - 1)
     among_real = torch.cdist(real, real)
     among_fake = torch.cdist(fake, fake)
+    # k + 1, because each subject is at distance 0 from itself
     radius_real = among_real.kthvalue(k + 1, dim=1).values
     radius_fake = among_fake.kthvalue(k + 1, dim=1).values
     d = torch.cdist(real, fake)

@@ -73,7 +73,7 @@ def by_seed(records: Records) -> dict[tuple[str, str], dict[int, float]]:
     cells: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     for record in records:
         for name, value in {**record["diagnostics"], **record["numbers"]}.items():
-            if isinstance(value, int | float):
+            if isinstance(value, int | float):  # not the list of warnings
                 cells[record["row"], name, record["seed"]].append(float(value))
     means: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for (row, name, seed), values in cells.items():

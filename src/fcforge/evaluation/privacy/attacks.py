@@ -4,8 +4,11 @@ Those on records take Fisher-z edges: targets x (n, p), released records S (m, p
 attacker's own reference Ref (r, p), people of the same population who were certainly not trained
 on. A higher score means "was trained on".
 
+A release is what was published once: records, or a sum over people. A world is one training on a random half
+of the people, which gives one release.
+
 Shapes: n attacked people, m released records, r reference people, p edges, K worlds or releases, f features,
-d numbers of a row.
+d numbers of a person's row. In attacks on sums, c is the number of people in a sum.
 """
 
 from collections.abc import Callable
@@ -33,6 +36,7 @@ def correlations(a: Array, b: Array) -> Array:
     """Return Pearson correlations (n, m) between n rows of a and m rows of b."""
 
     def unit(x: Array) -> Array:
+        """Return rows with mean 0 and length 1, whose products are correlations."""
         x = x - x.mean(1, keepdims=True)
         norm = np.linalg.norm(x, axis=1, keepdims=True)
         return x / np.maximum(norm, TINY)
@@ -45,9 +49,9 @@ def nearest_distance(x: Array, records: Array) -> Array:
 
     Distances below a millionth of the median are raised to it, so that the log of a copy is finite.
     """
-    d = distances(x, records)
-    typical = max(float(np.median(d)), TINY)
-    return np.log(np.maximum(d.min(1), 1e-6 * typical))
+    apart = distances(x, records)
+    typical = max(float(np.median(apart)), TINY)
+    return np.log(np.maximum(apart.min(1), 1e-6 * typical))
 
 
 def distance_ratio(x: Array, records: Array, reference: Array) -> Array:
@@ -122,8 +126,8 @@ def class_mean(y: Array, records: Array, records_y: Array) -> Array:
         Diagnoses of the records. For a class without records the mean of all is used.
     """
     means = []
-    for c in (0, 1):
-        of_class = records[records_y == c]
+    for label in (0, 1):
+        of_class = records[records_y == label]
         means.append((of_class if len(of_class) else records).mean(0))
     return np.stack(means)[y]
 
@@ -222,10 +226,11 @@ def leverage(rows: Array, root: Array) -> Array:
     -------
     ndarray of shape (n,)
     """
-    _, single, axes = np.linalg.svd(root, full_matrices=False)
-    values = single**2
-    along = rows @ axes.T
+    _, singular_values, axes = np.linalg.svd(root, full_matrices=False)
+    values = singular_values**2  # eigenvalues of M
+    along = rows @ axes.T  # coordinates in the span of M
     floor = RIDGE * max(float(values.max()), TINY)
+    # squared length of the part of a row outside the span
     outside = (rows * rows).sum(1) - (along * along).sum(1)
     outside = np.maximum(outside, 0.0)
     total = (along * along / (values + floor)).sum(1) + outside / floor
@@ -313,21 +318,23 @@ def _log_density(features: Array, mean: Array, shadows: Array, mask: Array) -> A
 
 
 # -- on sums ---------------------------------------------------------------------------------------
-# The attacker holds a person's scan and diagnosis, so knows what that person would have added (a
-# row v), and asks whether it is in the sum. All take the sums of K releases (`totals`, (K, d)), how
-# many people each has (`members`, (K,)) and the rows (n, d) of n people, and give scores (K, n).
+# The attacker holds a person's scan and diagnosis, so knows what that person would have added to a sum (the
+# person's row v), and asks whether it is in the sum. All take the sums T of K releases (`totals`, (K, d)),
+# the number c of people in each (`counts`, (K,)) and the rows of n people (`rows`, (n, d)), and give scores
+# (K, n).
 def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ...]:
-    """Return totals, rows and reference in coordinates of the space that all people's rows span.
+    """Return sums, rows and reference rows in coordinates of the space that all people's rows span.
 
-    Outside this space the totals hold only noise. Inner products with a person do not change. Nothing is
-    changed if the space is not smaller than that of the rows.
+    Outside this space the sums hold only noise. Inner products with a person's row do not change. Nothing is
+    changed if there are at least as many people as numbers of a row.
 
     Parameters
     ----------
     totals : ndarray of shape (K, d)
+        Released sums.
     rows : ndarray of shape (n, d)
         Rows of the attacked people.
-    reference : ndarray of shape (m, d)
+    reference : ndarray of shape (r, d)
         Rows of the reference people.
     """
     people = np.concatenate([rows, reference])
@@ -338,73 +345,79 @@ def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ..
 
 
 def sample_known(
-    totals: Array, members: Array, rows: Array, reference: Array, noise: float
+    totals: Array, counts: Array, rows: Array, reference: Array, noise: float
 ) -> Array:
-    r"""Return the likelihood ratio (K, n) of an attacker who knows m other people of the hospital.
+    r"""Return the log likelihood ratio (K, n) of an attacker who knows r other people of the hospital.
 
-    Mean and (shrunk, Ledoit & Wolf 2004) covariance are those of the m reference people; the sum
-    of n people varies about n times their mean by :math:`n (1 + n / m) \Sigma + \sigma^2 I`,
-    as the mean of the reference is uncertain, too.
+    Mean and (shrunk, Ledoit & Wolf 2004) covariance :math:`\Sigma` are those of the r reference people; the
+    sum of c people varies about c times their mean by :math:`c (1 + c / r) \Sigma + \sigma^2 I`, as the mean
+    of the reference is uncertain, too.
 
     Parameters
     ----------
     totals : ndarray of shape (K, d)
-    members : ndarray of shape (K,)
+        Released sums, each over the rows of its people, plus noise.
+    counts : ndarray of shape (K,)
+        Number of people in each sum; c is their mean.
     rows : ndarray of shape (n, d)
-    reference : ndarray of shape (m, d)
-    noise : float
-        Standard deviation of the noise in the sums.
-    """
-    from sklearn.covariance import ledoit_wolf
-
-    n = float(members.mean())
-    spread = n * (1 + n / len(reference)) * ledoit_wolf(reference)[0]
-    sums = (totals, members, rows)
-    return likelihood_ratio(*sums, reference.mean(0), spread, noise)
-
-
-def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Array:
-    r"""Return the likelihood ratio (K, N) of an attacker who knows all N rows, but not which n are summed.
-
-    This is the worst case in which the attacker does not know who else is in the sum. Mean and covariance are
-    the true ones, and the sum of n random people of N varies by
-    :math:`n (1 - n / N) \Sigma + \sigma^2 I` only.
-
-    Parameters
-    ----------
-    totals : ndarray of shape (K, d)
-    members : ndarray of shape (K,)
-    rows : ndarray of shape (N, d)
-        Rows of all people of the hospital.
+        Rows of the attacked people: what each would have added to a sum.
+    reference : ndarray of shape (r, d)
+        Rows of the reference people.
     noise : float
         Standard deviation sigma of the noise in the sums.
     """
-    n = float(members.mean())
-    spread = n * (1 - n / len(rows)) * np.cov(rows.T)
-    return likelihood_ratio(totals, members, rows, rows.mean(0), spread, noise)
+    from sklearn.covariance import ledoit_wolf
+
+    c = float(counts.mean())
+    spread = c * (1 + c / len(reference)) * ledoit_wolf(reference)[0]
+    sums = (totals, counts, rows)
+    return likelihood_ratio(*sums, reference.mean(0), spread, noise)
+
+
+def site_known(totals: Array, counts: Array, rows: Array, noise: float) -> Array:
+    r"""Return the log likelihood ratio (K, n) of an attacker who knows all n rows, but not which c are summed.
+
+    This is the worst case in which the attacker does not know who else is in the sum. Mean and covariance
+    :math:`\Sigma` are the true ones, and the sum of c random people out of n varies by
+    :math:`c (1 - c / n) \Sigma + \sigma^2 I` only.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (K, d)
+        Released sums, each over the rows of its people, plus noise.
+    counts : ndarray of shape (K,)
+        Number of people in each sum; c is their mean.
+    rows : ndarray of shape (n, d)
+        Rows of all people of the hospital: what each would have added to a sum.
+    noise : float
+        Standard deviation sigma of the noise in the sums.
+    """
+    c = float(counts.mean())
+    spread = c * (1 - c / len(rows)) * np.cov(rows.T)
+    return likelihood_ratio(totals, counts, rows, rows.mean(0), spread, noise)
 
 
 def likelihood_ratio(
-    totals: Array, members: Array, rows: Array, mean: Array, spread: Array, noise: float
+    totals: Array, counts: Array, rows: Array, mean: Array, spread: Array, noise: float
 ) -> Array:
     r"""Return the log likelihood ratio (K, n) of "row v is in the sum" against "another row is".
 
     Sums are taken as Gaussian:
 
-    .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - n \mu) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
+    .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - c \mu) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
 
     Parameters
     ----------
     totals : ndarray of shape (K, d)
         Sums T.
-    members : ndarray of shape (K,)
-        Number n of people in each sum.
+    counts : ndarray of shape (K,)
+        Number c of people in each sum.
     rows : ndarray of shape (n, d)
         Row v of each attacked person.
     mean : ndarray of shape (d,)
         Mean mu of a row.
     spread : ndarray of shape (d, d)
-        Covariance V of a sum without its noise.
+        Covariance of a sum without its noise; with the noise's it makes V.
     noise : float
         Standard deviation of the noise.
     """
@@ -413,30 +426,29 @@ def likelihood_ratio(
     ridge = 1e-9 * max(float(np.trace(covariance)) / d, TINY)
     deviation = (rows - mean).T
     solved = np.linalg.solve(covariance + ridge * np.eye(d), deviation)
-    return (totals - np.outer(members, mean)) @ solved - 0.5 * (deviation * solved).sum(
-        0
-    )
+    shift = totals - np.outer(counts, mean)
+    return shift @ solved - 0.5 * (deviation * solved).sum(0)
 
 
 def sum_shift(
     totals: Array,
-    members: Array,
+    counts: Array,
     rows: Array,
     y: Array,
     reference: Array,
     reference_y: Array,
 ) -> Array:
-    r"""Return the scores (K, n) of an attack on means: :math:`\langle v - m_y,\; T / n - m \rangle`.
+    r"""Return the scores (K, n) of an attack on means: :math:`\langle v - m_y,\; T / c - m \rangle`.
 
-    It multiplies the released mean's shift from the reference mean m with the person's difference
-    from the reference mean of the same diagnosis (Homer et al., PLoS Genetics 2008).
+    It multiplies the released mean's shift from the reference mean m with the person's difference from
+    :math:`m_y`, the reference mean of the same diagnosis (Homer et al., PLoS Genetics 2008).
 
     Parameters
     ----------
     totals : ndarray of shape (K, d)
         Sums T.
-    members : ndarray of shape (K,)
-        Number n of people in each sum.
+    counts : ndarray of shape (K,)
+        Number c of people in each sum.
     rows : ndarray of shape (n, d)
         Row v of each attacked person.
     y : ndarray of shape (n,)
@@ -447,7 +459,7 @@ def sum_shift(
         Their diagnoses.
     """
     expected = class_mean(y, reference, reference_y)
-    return (totals / members[:, None] - reference.mean(0)) @ (rows - expected).T
+    return (totals / counts[:, None] - reference.mean(0)) @ (rows - expected).T
 
 
 def loss_drop(residual: Array, coordinates: Array, step: Array) -> Array:

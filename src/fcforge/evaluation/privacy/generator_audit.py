@@ -136,7 +136,15 @@ class Evidence:
 
 
 def attack_records(people: People, released: FCBatch) -> Evidence:
-    """Run every attack on records against released synthetic subjects."""
+    """Run every attack on records against released synthetic subjects.
+
+    Parameters
+    ----------
+    people : People
+        Attacked people and the attacker's reference.
+    released : FCBatch
+        The synthetic subjects of one world.
+    """
     records = vectors(released.fc)
     records_y = released.y.numpy()
     scores = {
@@ -146,6 +154,7 @@ def attack_records(people: People, released: FCBatch) -> Evidence:
             people.x, people.y, records, records_y, people.ref_x, people.ref_y
         ),
     }
+    # here the attacker already has the scan, and asks which record was made from it
     hits = {
         "distance ratio": attacks.linked(people.x, people.x, records, attacks.nearness)
     }
@@ -188,11 +197,11 @@ def summarise(
     if len(evidence) >= 4 and first.scores.keys() >= set(shadowed):
         features = np.stack([scores[name] for name in shadowed], 2)
         scores["shadow models"] = attacks.shadow(features, member)
-    fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
+    control_members = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
     for attack, values in scores.items():
         rng = numpy_rng(plan.seed, "audit interval", release, attack)
         area, rate = membership(values, member, rng, n_draws=plan.n_draws)
-        control, _ = membership(values, fake, rng, n_draws=plan.n_draws)
+        control, _ = membership(values, control_members, rng, n_draws=plan.n_draws)
         linked = None
         if attack in first.hits:
             hits = np.stack([e.hits[attack] for e in evidence])
@@ -209,7 +218,22 @@ def synthetic(
     *names: str | int,
     device: str = "cpu",
 ) -> FCBatch:
-    """Fit a generator on `train` and draw one synthetic subject per diagnosis in `y`, on the CPU."""
+    """Fit a generator on `train` and draw one synthetic subject per diagnosis in `y`, on the CPU.
+
+    Parameters
+    ----------
+    component : Component
+        Name and settings of the generator.
+    train : FCBatch
+        Subjects to fit.
+    y : Tensor of shape (m,)
+        Diagnoses of the m synthetic subjects.
+    seed : int
+    *names : str or int
+        Names from which, with the seed, the randomness of fit and draw is derived.
+    device : str
+        Where the generator is fitted and drawn from.
+    """
     generator = make_generator(component)
     state = generator.fit(
         train.to(device), torch_rng(seed, "audit fit", component.name, *names)
@@ -225,8 +249,8 @@ def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> 
     ----------
     batch : FCBatch
         All people of the site.
-    half : Tensor of shape (n, p) or None
-        Edges of another scan of each of them.
+    half : Tensor of shape (n, R, R) or None
+        FC of another scan of each of them.
     plan : AuditPlan
 
     Raises
@@ -234,18 +258,18 @@ def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> 
     DataError
         If the people are too few.
     """
-    mask = stratified(
+    in_reference = stratified(
         batch.y.numpy(), plan.reference, numpy_rng(plan.seed, "audit reference")
     )
-    if mask.sum() < 8 or (~mask).sum() < 16:
+    if in_reference.sum() < 8 or (~in_reference).sum() < 16:
         raise DataError(
             f"{len(batch)} subjects are too few to audit a generator.",
             do="At least 24 are needed, and a hundred for numbers worth reading.",
         )
-    index = torch.from_numpy(mask)
-    rest = torch.from_numpy(~mask)
-    other_scan = half[rest] if half is not None else None
-    return People(batch.select(rest), batch.select(index), other_scan)
+    reference = torch.from_numpy(in_reference)
+    audited = torch.from_numpy(~in_reference)
+    other_scan = half[audited] if half is not None else None
+    return People(batch.select(audited), batch.select(reference), other_scan)
 
 
 def about_people(people: People, member: np.ndarray, plan: AuditPlan) -> dict[str, Any]:
@@ -263,9 +287,21 @@ def _attacked(
     plan: AuditPlan,
     device: str,
 ) -> Iterator[AuditRow]:
-    """Yield the rows of one generator, fitted and attacked in every world.
+    """Return the rows of one generator, fitted and attacked in every world.
 
     Each world's synthetic subjects are attacked at once, so that only scores stay in memory.
+
+    Parameters
+    ----------
+    name : str
+        Name of the rows. For `UNTRAINED` the generator is fitted to the reference people, not to the world.
+    component : Component
+        Name and settings of the generator.
+    people : People
+    member : ndarray of shape (K, n)
+        `MEMBER` or `OUTSIDER` for each person in each world.
+    plan : AuditPlan
+    device : str
     """
     untrained = name == UNTRAINED
     evidence = []
@@ -273,8 +309,9 @@ def _attacked(
         train = people.batch.select(torch.from_numpy(inside))
         fitted_on = people.reference if untrained else train
         y = train.y.repeat(plan.multiple)
-        named = (plan.seed, "reference" * untrained, k)
-        released = synthetic(component, fitted_on, y, *named, device=device)
+        purpose = "reference" if untrained else ""  # part of the seed
+        seed_names = (plan.seed, purpose, k)
+        released = synthetic(component, fitted_on, y, *seed_names, device=device)
         evidence.append(attack_records(people, released))
     return summarise(name, evidence, member, plan)
 

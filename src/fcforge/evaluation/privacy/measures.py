@@ -115,6 +115,7 @@ def _share(rate: Callable[[Array], float], inside: Array, draws: Draws) -> Estim
         shares.append(rate(np.outer(by_world, by_subject)))
     bootstrap = _interval(value, np.array(shares))
     members = max(int(inside.any(0).sum()), 1)
+    # width of their interval where none, or all, of the members are hit
     margin = 1 - ((1 - LEVEL) / 2) ** (1 / members)
     low = min(bootstrap.low, 1 - margin) if value == 1 else bootstrap.low
     high = max(bootstrap.high, margin) if value == 0 else bootstrap.high
@@ -162,6 +163,7 @@ def membership(
     outside = member == OUTSIDER
 
     def tpr(w: Array) -> float:
+        """Return the TPR of all worlds together under weights (K, n)."""
         return tpr_at_fpr(scores[inside], scores[outside], w[inside], w[outside])
 
     worlds, n = scores.shape
@@ -190,6 +192,7 @@ def identification(
     inside = member == MEMBER
 
     def rate(w: Array) -> float:
+        """Return the share of identified members under weights (K, n)."""
         return float(np.average(hits[inside], weights=w[inside]))
 
     return _share(rate, inside, _weights(rng, n_draws, *hits.shape))
