@@ -219,10 +219,10 @@ def rows_of(
     """Return what n people would add to the sum, (n, d + 1), without the count."""
     each = part.factor(start, people)[:, 0]
     x = part.x[people]
-    if start.gamma:
+    if start.all_directions:
         z = start.scaled(x, start.gain)
     else:
-        q = int(start.full)
+        q = int(start.full_axes)
         z = part.z[people][:, :q] * start.gain[:q]
     return each[:, None] * np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
 
@@ -236,11 +236,11 @@ def unlike(
     size = start.second[:-1].sum() + start.second[-1] * (
         start.n_features - len(start.second) + 1
     )
-    if not start.gamma:
-        second = np.append(start.second[: int(start.full)], 0.25)
+    if not start.all_directions:
+        second = np.append(start.second[: int(start.full_axes)], 0.25)
         size = second[:-1].sum()
     spread = n * usual / (size + 0.25) * second + max(variance, 1e-12)
-    if not start.gamma:
+    if not start.all_directions:
         return rows / spread
     inside = start.scaled(rows[:, :-1], 1 / spread[:-1])
     return np.concatenate([inside, rows[:, -1:] / spread[-1]], 1)

@@ -81,7 +81,22 @@ class OnRecord(FittedOnRecord):
 
     # -- learning ----------------------------------------------------------------------------------
     def _learn_sites(self, subjects: Cohort, first: bool) -> Any:
-        """Return the model after the sites of a call; entries are kept if all were learned."""
+        """Return the model after the sites of a call, and keep the ledger entries of their people.
+
+        A *ledger entry* lists the people behind one record and the budget that it spends of each of them
+        (`fcforge_consortium.ledger`). The entries of a call are kept only if all its sites were learned.
+
+        Parameters
+        ----------
+        subjects : Cohort
+            People of all sites of this call of `fit` or `partial_fit`.
+        first : bool
+            Whether the call learns anew, without what earlier calls have learned.
+
+        Returns
+        -------
+        Chain or ContributionModel
+        """
         if self._own_module is not None:
             message = f"model {type(self.model).__name__!r} is code of yours, which no file can hold."
             hint = "Name a model of `fcforge list models`."
@@ -92,12 +107,13 @@ class OnRecord(FittedOnRecord):
         if not first:
             self._require_same_params()
         model: Any = self._begin(subjects) if first else self.model_
+        # a ledger in memory: `save` writes its entries to the hospital's own
         ledger = Ledger(IN_MEMORY, () if first else self.entries_)
         given = self._contribution_settings(model) if self._has_base_model else {}
         for name in self._in_order(subjects):
-            mine = subjects.select_sites([name])
-            model, entry = add_site(model, mine, given, ledger)
-            ledger.lines.append(entry)
+            people = subjects.select_sites([name])
+            model, entry = add_site(model, people, given, ledger)
+            ledger.lines.append(entry)  # `add_site` only reads the ledger
         self.entries_ = ledger.entries
         self._params_of_fit = self.get_params(deep=False)
         return model
@@ -118,9 +134,10 @@ class OnRecord(FittedOnRecord):
         if self._has_base_model:
             return self._opened_base_model()
         target = subjects.target
-        for name in ("held_out", "calibrate") if target.kind != "two classes" else ():
+        for name in ("held_out", "calibrate"):
             value = getattr(self, name)
-            if value != getattr(type(self), name):
+            default = getattr(type(self), name)
+            if target.kind != "two classes" and value != default:
                 message = f"{name}={value!r} is for two classes"
                 hint = "Leave it out."
                 raise ConfigError(f"{message}; the target is {target.kind}.", do=hint)
@@ -168,7 +185,18 @@ class OnRecord(FittedOnRecord):
         raise ConfigError("method 'contributions' needs a base model.", do=hint)
 
     def _contribution_settings(self, model: Any) -> dict[str, Any]:
-        """Return the settings of a contribution: exact by "analytic", else with noise."""
+        """Return the settings of a contribution: exact by default, with noise by `CONTRIBUTIONS`.
+
+        Parameters
+        ----------
+        model : ContributionModel
+            The base model, whose policy may refuse exact sums.
+
+        Returns
+        -------
+        dict
+            Options of `ContributeRequest` by name.
+        """
         for part in ("model", "generator", "training"):
             if getattr(self, PARTS[part].parameter):
                 message = f"{PARTS[part].parameter} has no effect beside a base model."
@@ -198,7 +226,15 @@ class OnRecord(FittedOnRecord):
         return self.model_.calibrated(fc, columns)
 
     def _scores(self, X: Any, covariates: Any) -> np.ndarray:
-        """Return calibrated scores; warn where public people of the base model are among X."""
+        """Return calibrated scores; warn where public people of the base model are among X.
+
+        Parameters
+        ----------
+        X : array
+            Scans, as in `predict`.
+        covariates : mapping or None
+            As in `predict`.
+        """
         scores = super()._scores(X, covariates)
         if self._has_base_model:
             fc = self._scans(X)
@@ -208,7 +244,9 @@ class OnRecord(FittedOnRecord):
             unknown = np.zeros(len(fc), dtype=np.int64)
             cohort = Cohort("estimator", fc, unknown, rows, rows, covariates=columns)
             for sentence in self.model_.familiar(cohort):
-                warnings.warn(sentence, stacklevel=4)
+                warnings.warn(
+                    sentence, stacklevel=4
+                )  # shown at the caller of `predict`
         return scores
 
     def _reference(self) -> tuple[np.ndarray, str]:
@@ -224,7 +262,13 @@ class OnRecord(FittedOnRecord):
         return scan, description
 
     def _explained(self, output: int) -> Any:
-        """Return the model of the file; it explains the patients' class alone."""
+        """Return the model of the file; it explains the patients' class alone.
+
+        Parameters
+        ----------
+        output : int
+            Index of the class to explain; 1 are the patients.
+        """
         if output != 1 or self.target_.kind != "two classes":
             message = (
                 f"explanations are for two classes, and this is about {self.target_}."
@@ -387,7 +431,15 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
     """
 
     def _ordered_classes(self, labels: np.ndarray, classes: Any) -> np.ndarray:
-        """Return all classes in the order of the model: controls first, or as a base model has them."""
+        """Return all classes in the order of the model: controls first, or as a base model has them.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n,)
+            Labels of the first call.
+        classes : sequence or None
+            All classes, if the user states them.
+        """
         if self._has_base_model:
             with as_input_error():
                 target = self._opened_base_model().target
@@ -460,11 +512,13 @@ def add_site(
     if not isinstance(model, ContributionModel):
         return model.with_everybody(people)
     (site,) = people.site_names
-    nowhere = Path()
+    nowhere = (
+        Path()
+    )  # for options of the command that name files: `learn` reads and writes none
     request = ContributeRequest(site, nowhere, nowhere, state=nowhere, **given)
     require_new(model, people_in(people), ledger)
-    of_site = [entry for entry in ledger.entries if entry.site == site]
-    done = learn(model, people, Ledger(ledger.path, of_site), request, None)
+    own_entries = [entry for entry in ledger.entries if entry.site == site]
+    done = learn(model, people, Ledger(ledger.path, own_entries), request, None)
     return ContributionModel(done.exchange), done.entry
 
 
@@ -497,7 +551,9 @@ def from_estimator(
     check_is_fitted(model, "model_")
     trained = model.model_
     params = model.get_params(deep=False)
+    # the seed that `fit` drew, in place of the random state it was drawn from
     params |= {"seed": trained.seed, "random_state": 0, "held_out": held_out}
+    # defaults differ between the two classes, so that the parts in use are named
     params |= {part: model._part_name(part) or None for part in ("method", "model")}
     made: ConsortiumClassifier | ConsortiumRegressor
     if isinstance(model, ForgeRegressor):

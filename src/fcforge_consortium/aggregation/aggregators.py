@@ -183,7 +183,7 @@ class RoundList(Journal):
     """List of the rounds that an aggregator has closed and published; a journal beside its key."""
 
     format = "fcforge-rounds"
-    pays = (ClosedRound, Published)
+    committing = (ClosedRound, Published)
     kinds = TypeAdapter(
         Annotated[
             Header | Intent | ClosedRound | Published, Field(discriminator="kind")
@@ -528,6 +528,7 @@ def _sum(
     words = [opened(share, base_model, private, noise.size) for share in staying]
     if noise.sigma:
         drawn = discrete_gaussian(noise.sigma, noise.size)
+        # the same 64 bits as a word: modulo 2^64 a negative number adds like any other
         words.append(drawn.astype("<i8").view("<u8"))
     return save_arrays({rounds.NUMBERS: added(words)})
 

@@ -461,6 +461,7 @@ def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     """
     policy = exchange.root.policy
     notices = {notice.id: notice for notice in exchange.of(Notice)}
+    # (site, number) and (site, commitment): a withdrawal names a notice by both
     withdrawn = {
         (withdrawal.site, identity)
         for withdrawal in exchange.of(Withdrawal)

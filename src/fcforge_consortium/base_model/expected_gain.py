@@ -12,7 +12,8 @@ the sum follow from inner products, so that hundreds of settings, budgets and dr
 milliseconds each. Noise is drawn once in all p directions and used for every setting, so that all are
 compared on the same noise. It is seeded: none of these numbers leaves a hospital.
 
-Letters: n subjects, p features, K axes, c columns of the target, m test subjects.
+Letters: n subjects, p features, K axes, c columns of the target, m test subjects. "Rows" are indices of
+subjects in the arrays that hold all of them.
 
 **Caution.** The table of `fcforge_consortium.base_model.planning` was chosen where the base model
 leaves much to learn. If the base model is accurate already, or has few ROIs, a step of that size is
@@ -181,10 +182,12 @@ class Partition:
             Places of test subjects; one item for two classes or a number, one for each class otherwise.
         """
         y = self.y_test
-        classes = range(self.t.shape[1] == 1, self.t.shape[1] + 1)
-        higher = [(y == k)[:, None] & (y != k) for k in classes]
+        n_classes = self.t.shape[1] + 1
         if y.dtype.kind == "f":
             higher = [y[:, None] > y]
+        else:  # of two classes patients (1) are enough: controls would give the same pairs, turned
+            classes = [1] if n_classes == 2 else range(n_classes)
+            higher = [(y == k)[:, None] & (y != k) for k in classes]
         same_site = self.site_test[:, None] == self.site_test
         return [np.nonzero(each & same_site) for each in higher]
 
@@ -203,6 +206,7 @@ class Partition:
         -------
         ndarray of shape (...)
         """
+        # one direction per class; for two classes or a number only the last one, toward 1, has pairs
         directions = vertices(self.t.shape[1] + 1)[-len(self.pairs) :]
         shares = []
         for direction, (first, second) in zip(directions, self.pairs, strict=True):
@@ -213,7 +217,11 @@ class Partition:
         return np.mean(shares, 0)
 
     def space(self, settings: SpaceSettings) -> ContributionSpace:
-        """Return the space of contributions with these settings: scales, size and clip."""
+        """Return the space of contributions with these settings: scales, size and clip.
+
+        Its base model is empty: features are standardised already, and the scores of the base model are
+        in ``score``.
+        """
         public, _, _ = self.rows
         zeros = np.zeros(self.p)
         base = BaseModel(zeros, np.ones(self.p), zeros, bias=0.0, temperature=1.0)
@@ -304,24 +312,28 @@ class Partition:
         """
         _, learn, test = self.rows
         noise_axes = self.noise_axes[column]
-        sigma = noise * space.clip * SENSITIVITY / UNIT
-        count_noise = sigma / space.clip * UNIT / COUNT * self.noise_count
+        sigma = noise * space.clip * SENSITIVITY / UNIT  # as a real value, not in units
+        count_noise = (
+            sigma / space.clip * UNIT / COUNT * self.noise_count
+        )  # in subjects
         n = np.maximum(len(learn) + count_noise, 1.0)  # noisy number of subjects
-        hold = space.hold * space.share**2
+        hold = space.hold * space.share**2  # lambda gamma_k^2
         sum_axes = factors @ self.z[learn]
         noisy_axes = space.gain[:-1, None] * sum_axes[:, None] + sigma * noise_axes
         second = space.second[:, None]
-        used = space.share > 0
+        used = space.share > 0  # all, unless contributions cover the first q axes alone
         rate = np.zeros((len(hold), len(n)))  # step per unit of the sum, by direction
         rate[used] = step_factor(n, second[used], hold[used, None], sigma**2)
         z = self.z[test]
         step = (z * space.gain[:-1]) @ (rate[:-1] * noisy_axes)
-        products = self.gram @ factors - z @ sum_axes
+        products = (
+            self.gram @ factors - z @ sum_axes
+        )  # of test subjects and the sum, beside the axes
         beside_axes = space.gain[-1] * products[:, None]
         beside_axes = beside_axes + sigma * (self.noise_test[column] - z @ noise_axes)
         step = step + space.gain[-1] * rate[-1] * beside_axes
-        half = 0.5 * factors.sum() + sigma * self.noise_half[column]
-        intercept = 0.5 * half * step_factor(n, 0.25, space.hold, sigma**2)
+        constant_sum = 0.5 * factors.sum() + sigma * self.noise_half[column]
+        intercept = 0.5 * constant_sum * step_factor(n, 0.25, space.hold, sigma**2)
         return self.score[test, column][:, None] + step + intercept
 
     def ridge(self) -> Array:
@@ -365,14 +377,17 @@ class ExpectedGains:
         self.gains: dict[float, list[Array]] = {level: [] for level in levels}
         kinds = 2 if y.dtype.kind == "f" else len(np.unique(y))
         for k in range(PARTITIONS if len(np.unique(site)) > 1 else 0):
-            rng = numpy_rng(k, "worth of sums")
+            rng = numpy_rng(
+                k, "worth of sums"
+            )  # the words are part of the seed: keep them
             rows = random_partition(site, y, PUBLIC * len(y), rng)
-            fewest = min(len(rows[0]), len(rows[1]))
+            public_rows, learn_rows, test_rows = rows
+            fewest = min(len(public_rows), len(learn_rows))
             if fewest >= MIN_PUBLIC and all(
                 len(np.unique(y[r])) >= kinds for r in rows
             ):
                 part = Partition(features, y, site, rows, rng)
-                public = float(part.auroc(part.score[rows[2]]))
+                public = float(part.auroc(part.score[test_rows]))
                 pooled = float(part.auroc(part.ridge())) - public
                 self.references.append((public, pooled))
                 for level, gains in self.gains.items():

@@ -55,6 +55,7 @@ SITES_APART = 4.0
 # Upper bound of the required correlation of a site's mean: ABIDE's sites have at least .89, data with
 # misplaced ROIs less than .45.
 ALIKE_SITES = 0.8
+LEAST_ALIKE_SITES = 0.3  # lower bound of the same, however much the public sites differ
 BEYOND = 0.5  # allowed distance of a covariate outside the public range, in units of that range
 STRANGE = 0.2  # share of a site's scans that may be unlike the public ones
 # Least cosine between whitened coordinates of two scans that count as one person's. With ABIDE's 871
@@ -305,7 +306,7 @@ def make_base_model(
     require_valid(cohort, to_split=False)
     order = np.lexsort((cohort.subject_id, cohort.site))
     cohort, left_out = without_duplicates(cohort.select(order))
-    policy = policy.spoken(cohort.target)
+    policy = policy.with_diagnoses_of(cohort.target)
     policy.require_target(cohort.target)
     facts, arrays = _fitted(cohort, tuple(remove), dict(settings or {}), policy, plan)
     data = save_arrays(arrays)
@@ -496,7 +497,7 @@ def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> BaseModelL
     return BaseModelLimits(
         size=rounded_number(SIZE_LIMIT * float(sizes(base, features).max())),
         likeness=rounded_number(LIKENESS * float(lowest)),
-        site=rounded_number(min(ALIKE_SITES, max(0.3, site))),
+        site=rounded_number(min(ALIKE_SITES, max(LEAST_ALIKE_SITES, site))),
     )
 
 
@@ -553,12 +554,13 @@ def _at_unseen_sites(
         Calibrated scores; NaN for a site without which too few people are left.
     """
     columns = cohort.target.columns
+    # only the base model is used, so that further axes would cost time for nothing
     fewest_axes = replace(settings, directions=settings.axes)
     unknown = np.full(targets(cohort.y, columns).shape, np.nan)
     scores = calibrated(unknown, 1.0)
     for name in cohort.site_names:
         here = cohort.site == name
-        with suppress(DataError):
+        with suppress(DataError):  # too few people are left: their scores stay NaN
             others = (features[~here], cohort.y[~here])
             base = fit_base_and_space(*others, fewest_axes, columns).base
             score = base.score(base.standardise(features[here]))
@@ -658,7 +660,7 @@ def _check_shapes(
     p = record.n_rois * (record.n_rois + 1) // 2
     k = [0, *stored.get("axes", np.zeros(0)).shape][-1]  # number of axes K
     columns = record.policy.target.columns
-    many = (columns,) if columns > 1 else ()
+    many = (columns,) if columns > 1 else ()  # a single column has no dimension
     wanted: dict[str, tuple[int, ...]] = {
         "mean": (p,),
         "scale": (p,),
@@ -698,26 +700,25 @@ def _check_numbers(space: ContributionSpace, record: records.BaseModelRecord) ->
     """
     p, k = space.axes.shape
     base = space.base
-    positive = [space.clip, space.size, base.temperature, space.pull, space.full]
+    positive = [space.clip, space.size, base.temperature, space.pull, space.full_axes]
     if min(*positive, float(base.scale.min())) <= 0 or base.scale.max() > FLAT:
         raise ExchangeError(
             "holds a scale, clip, size, pull or temperature below zero."
         )
     error = np.abs(space.axes.T @ space.axes - np.eye(k)).max() if k else np.inf
-    if error > 0.01 or not space.full <= k < record.people:
+    if error > 0.01 or not space.full_axes <= k < record.people:
         raise ExchangeError("holds axes that are not principal axes of its people.")
-    dimensions = np.append(
-        np.ones(k), p - k
-    )  # of each axis, and of all other directions
+    # number of dimensions of each axis (1), and of all other directions together
+    dimensions = np.append(np.ones(k), p - k)
     varying = float((base.scale < FLAT).mean())
     if space.variance.min() < 0 or not np.isclose(
         space.variance @ dimensions, varying, rtol=0.01
     ):
         raise ExchangeError("holds variances that do not add up.")
-    weights = (
-        dimensions if space.gamma else dimensions * (np.arange(k + 1) < space.full)
-    )
-    mean_square = float(p * (space.gain**2 * space.variance) @ weights)  # E|z|^2
+    covered = dimensions  # by the coordinates z: all p directions, or the first q axes
+    if not space.all_directions:
+        covered = dimensions * (np.arange(k + 1) < space.full_axes)
+    mean_square = float(p * (space.gain**2 * space.variance) @ covered)  # E|z|^2
     quantile = float(record.settings.get("clip", 0.5))
     most = 2 * np.sqrt(space.columns * (mean_square + 0.25) / (1 - quantile))
     if 1.01 * np.sqrt(2 * mean_square) < 1 or not 1e-6 < space.clip <= 1.01 * most:

@@ -2,12 +2,14 @@ r"""Space of contributions: the coordinates in which a hospital adds to a base m
 
 Letters: n subjects; x, the p standardised features of a scan; K axes; d coordinates of a contribution;
 columns, the outputs of the model (one for two classes or a number, one less than the classes otherwise).
+In brackets the fields of `ContributionSpace` that hold a letter.
 
 All of it is computed from public subjects. Beside the base model (`fcforge.base_model.model`) a
 space holds
 
-- *axes* B: the first K principal directions of :math:`x / \sqrt p`, the variance :math:`g_k` of the
-  public subjects along each, and one common variance :math:`g_0` for all other directions;
+- *axes* B: the first K principal directions :math:`b_k` of :math:`x / \sqrt p`, the variance
+  :math:`g_k` (`variance`) of the public subjects along each, and one common variance :math:`g_0` for
+  all other directions;
 - the *size* c: the median norm of the coordinates below, before they are divided by it;
 - the *clip* C: a low quantile of :math:`\|u\,r\|`, where r is the leave-one-out residual of the
   base model. Nearly every subject then counts alike and no sensitivity is wasted.
@@ -19,12 +21,15 @@ scaled by what is known about it:
 .. math:: z = W \frac{x}{\sqrt p}, \qquad W = \sum_k s_k b_k b_k^\top
           + s_0 \bigl(I - \sum_k b_k b_k^\top\bigr), \qquad s_k = \frac{\gamma_k}{c\, h_k^{1/4}}
 
-with :math:`h_k = (1 - a) g_k + a / p` (variances of few subjects are uncertain, so they are shrunk
-towards equal ones), :math:`\gamma_k = 1` for the first q axes and :math:`\gamma` for all other
-directions. Dividing by :math:`h^{1/4}` whitens half: between few strong directions and many weak
-ones. With :math:`\gamma = 0` a contribution has q coordinates along the axes and no others.
-:math:`u = (z, \tfrac12)`. Its second moments are diagonal in the axes,
-:math:`G_k = \gamma_k^2 \sqrt{h_k} / c^2`.
+with :math:`h_k = (1 - a) g_k + a / p` (`smooth`; a is `even`; variances of few subjects are uncertain,
+so they are shrunk towards equal ones), :math:`\gamma_k = 1` for the first q (`full_axes`) axes and
+:math:`\gamma` for all other directions (`share` holds all :math:`\gamma_k`). The matrix W is never
+formed: `gain` holds :math:`s_k / \sqrt p`, and `scaled` multiplies by it. Dividing by :math:`h^{1/4}`
+makes the directions *half-whitened*: whitening (:math:`h^{1/2}`) would count the many weak directions as
+much as the few strong ones, and no division would all but ignore them. With :math:`\gamma = 0` a
+contribution has q coordinates along the first q axes and no others. :math:`u = (z, \tfrac12)`, where the
+constant one half serves the intercept. The second moments of u are diagonal in the axes,
+:math:`G_k = \gamma_k^2 \sqrt{h_k} / c^2` (`second`).
 """
 
 from collections.abc import Mapping
@@ -53,7 +58,7 @@ RESIDUAL = 2.0  # residuals of targets are clipped at -2 and +2
 UNIT = 2**20  # units of the integer grid in one clip
 SPARE_SUBJECTS = 4  # public subjects needed beyond the number of axes
 # Fields of a space that are settings, with the names of those settings.
-FIELD_SETTINGS = {"full": "axes", "gamma": "gamma", "even": "even", "pull": "pull"}
+FIELD_SETTINGS = {"full_axes": "axes", "gamma": "gamma", "even": "even", "pull": "pull"}
 
 
 @limits(
@@ -119,8 +124,8 @@ class ContributionSpace:
         c.
     clip : float
         C, the largest norm of what one subject adds to a contribution.
-    full : float
-        q, number of axes with full weight.
+    full_axes : float
+        q, number of axes with full weight; a whole number, kept as a float like the other settings.
     gamma, even, pull : float
         As in `SpaceSettings`.
     """
@@ -130,7 +135,7 @@ class ContributionSpace:
     variance: Array
     size: float
     clip: float
-    full: float
+    full_axes: float
     gamma: float
     even: float
     pull: float
@@ -156,21 +161,26 @@ class ContributionSpace:
 
     @property
     def n_numbers(self) -> int:
-        """Length of a contribution: coordinates and intercept for each column, and the count."""
-        coordinates = self.n_features if self.gamma else int(self.full)
+        """Length m of a contribution: coordinates and intercept for each column, and the count."""
+        coordinates = self.n_features if self.all_directions else int(self.full_axes)
         return self.columns * (1 + coordinates) + 1
 
     @property
+    def all_directions(self) -> bool:
+        """Whether contributions cover all p directions (gamma > 0), not only the first q axes."""
+        return self.gamma > 0
+
+    @property
     def grid(self) -> float:
-        """Value of one unit of the integer grid."""
+        """Value C / 2^20 of one unit of the integer grid."""
         return self.clip / UNIT
 
     @cached_property
     def share(self) -> Array:
-        """Weights gamma (K + 1,) of each axis, and (last) of any other direction."""
+        """Weights gamma_k (K + 1,) of each axis, and (last) of any other direction."""
         place = np.arange(len(self.variance))
-        place[-1] = self.n_features
-        return np.where(place < self.full, 1.0, self.gamma)
+        place[-1] = self.n_features  # the other directions come after all axes
+        return np.where(place < self.full_axes, 1.0, self.gamma)
 
     @cached_property
     def smooth(self) -> Array:
@@ -179,12 +189,12 @@ class ContributionSpace:
 
     @cached_property
     def gain(self) -> Array:
-        """Scale (K + 1,) of x along each axis, the division by the root of p included."""
+        r"""Scales :math:`s_k / \sqrt p`, shape (K + 1,), of x along each axis, and (last) elsewhere."""
         return self.share / (self.size * (self.n_features**2 * self.smooth) ** 0.25)
 
     @cached_property
     def second(self) -> Array:
-        """Second moments G (K + 1,) of the coordinates."""
+        """Second moments G_k (K + 1,) of the coordinates."""
         return self.share**2 * np.sqrt(self.smooth) / self.size**2
 
     @cached_property
@@ -219,12 +229,12 @@ class ContributionSpace:
         Returns
         -------
         ndarray of shape (n, d + 1)
-            d is p, or q if gamma is 0.
+            d is p, or q if contributions cover the first q axes alone (gamma 0).
         """
-        if self.gamma:
-            z = self.scaled(x, self.gain)
+        if self.all_directions:
+            z = self.scaled(x, self.gain)  # W x / sqrt(p)
         else:
-            q = int(self.full)
+            q = int(self.full_axes)
             z = (x @ self.axes[:, :q]) * self.gain[:q]
         return np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
 
@@ -306,6 +316,7 @@ def fit_space(
     _, left_out = left_out_scores(x, t, settings.penalty)
     residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
     axes, variance = principal_axes(x - x.mean(0), settings.directions)
+    # Size and clip are quantiles of norms in this very space: first with size 1, then with the size.
     space = ContributionSpace(
         base, axes, variance, size=1.0, clip=1.0, **field_settings(asdict(settings))
     )
@@ -357,12 +368,13 @@ def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
     """
     n, p = x.shape
     k = min(most, n - 1, p)
-    value, vectors = np.linalg.eigh(x @ x.T)
-    axes = x.T @ vectors[:, : -k - 1 : -1]
+    value, vectors = np.linalg.eigh(x @ x.T)  # in ascending order
+    largest = slice(None, -k - 1, -1)  # the last k, in descending order
+    axes = x.T @ vectors[:, largest]
     axes = axes / np.linalg.norm(axes, axis=0)
     lead = np.abs(axes).argmax(0)
     axes = axes * np.sign(axes[lead, np.arange(k)])
-    along = value[: -k - 1 : -1] / (n * p)
+    along = value[largest] / (n * p)
     complete = k == min(n - 1, p)
     left = 0.0 if complete else max(value.sum() / (n * p) - along.sum(), 0.0)
     each = left / max(p - k, 1)

@@ -1,14 +1,16 @@
 r"""Contributions as vectors of whole numbers, and the model that their sum gives.
 
 Letters: n subjects, p features of a scan, K axes, d coordinates, c columns of the target, and m =
-c (d + 1) + 1 numbers of a contribution. "Units" are those of the integer grid: a number k stands for
-the real value k C / 2^20.
+c (d + 1) + 1 numbers of a contribution. "Units" are those of the integer grid: a number i stands for
+the real value i C / 2^20, where C is the clip. The clip, the half-whitened directions, the matrix W that
+scales them, their weights gamma_k, second moments G_k and the precision lambda of the prior are
+defined in `fcforge_consortium.base_model.space`.
 
 For each training subject, :math:`u = (z, \tfrac12)` are its coordinates
 (`fcforge_consortium.base_model.space`) and :math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` is the
 residual of the base model for its target t: :math:`\pm1` for two diagnoses, a number scaled and cut
-to :math:`-1 \le t \le 1`, or the corner of one of K classes in K - 1 dimensions. So r has c
-columns, one or K - 1. The subject adds, in units of :math:`C / 2^{20}`,
+to :math:`-1 \le t \le 1`, or the corner of one of L classes in L - 1 dimensions. So r has c
+columns, one or L - 1. The subject adds, in units of :math:`C / 2^{20}`,
 
 .. math:: v = \Bigl(\bigl\lfloor 2^{20}\, \mathrm{clip}_C(u r^\top) / C \bigr\rfloor,\; 2^{18}\Bigr)
           \in \mathbb Z^{c (d + 1) + 1}
@@ -23,17 +25,22 @@ whatever the base model: clipping, then cutting toward zero, never exceeds :math
 column or many. The number of subjects is part of v, and there is no count per class, so everything
 that leaves is inside the budget. Classes and limits come from the base model, not from the
 hospital's subjects. *Replacing* a subject (the diagnosis of a known member is turned, or another
-subject stands in) leaves the count and changes the rest by the difference of two vectors of norm up
+subject stands in) leaves the count as it is and changes the rest by the difference of two vectors of norm up
 to :math:`2^{20}`, at most :math:`2^{21}`. The bound is reached: u r and u r' of two diagnoses have
 opposite signs (and so do those of two ages at the limits). Noise that is sigma of the first is
 :math:`\sigma S / 2^{21} = .515\,\sigma` of the second.
 
 **Solution.** For each column, let s be the sum of its d + 1 numbers over all contributions, n the number
 of subjects, and V the variance of all noise in the sum. Along every axis k (and along all other
-directions with one common G)
+directions with one common :math:`G_0`)
 
 .. math:: \beta_k = \frac{s_k}{n G_k + \lambda_k + \lambda_k V / (n G_k)}, \qquad
           w = w_0 + W \beta / \sqrt p, \qquad b = b_0 + \tfrac12 \beta_{d+1}
+
+In code, :math:`\beta` is what `solve` returns, and :math:`W \beta / \sqrt p` is `space.scaled(beta,
+space.gain)`: W is diagonal in the axes, and `gain` holds its factors divided by :math:`\sqrt p`.
+Contributions that cover the first q axes alone (:math:`\gamma = 0`) have q numbers
+:math:`\beta_k`, one for each of these axes.
 
 This is the posterior mean of a step :math:`\beta` from the base model, given
 :math:`s_k = n G_k \beta_k + e` with :math:`e \sim N(0, n G_k + V)` and the same prior in every
@@ -175,7 +182,7 @@ def solve(
     ----------
     space : ContributionSpace
     total : ndarray of shape (..., m)
-        Sum of contributions, in units; its last number counts the subjects.
+        Sum of contributions, in units; its last number counts the subjects, in units of `COUNT`.
     variance : float
         Variance of the noise on each number, in squared units.
     contributions : float
@@ -184,7 +191,8 @@ def solve(
     Returns
     -------
     ndarray of shape (..., d + 1), or (..., c, d + 1) for c > 1 columns
-        Beta of the module's text.
+        Beta of the module's text: along the p features, or along the first q axes if contributions
+        cover no other directions; last, that of the intercept.
     """
     n = np.maximum(total[..., -1:] / COUNT, max(contributions, 1))
     sums = total[..., :-1]
@@ -193,14 +201,14 @@ def solve(
         n = n[..., None]
     coordinate_sums = sums[..., :-1] * space.grid
     noise = variance * space.grid**2
-    hold = space.hold * space.share**2
-    if space.gamma:
+    hold = space.hold * space.share**2  # lambda gamma_k^2
+    if space.all_directions:
         factor = step_factor(n, space.second, hold, noise)
         common = factor[..., -1:]  # of all directions that are not axes
         inside = (coordinate_sums @ space.axes) * (factor[..., :-1] - common)
         step = common * coordinate_sums + inside @ space.axes.T
-    else:
-        q = int(space.full)
+    else:  # one number for each of the first q axes, and none beside them
+        q = int(space.full_axes)
         step = coordinate_sums * step_factor(n, space.second[:q], hold[:q], noise)
     constant_sum = sums[..., -1:] * space.grid  # the constant coordinate is one half
     intercept = constant_sum * step_factor(n, 0.25, space.hold, noise)
@@ -227,15 +235,30 @@ def step_factor(
 
 
 def stepped_model(space: ContributionSpace, beta: Array) -> LinearModel:
-    """Return the linear model after a step beta (d + 1,) or (c, d + 1) from the base model."""
-    if space.gamma:
-        step = space.scaled(beta[..., :-1], space.gain)
+    """Return the linear model after a step from the base model: w_0 + W beta / sqrt(p) and its bias.
+
+    Where contributions cover all p directions, the step is scaled along every one of them. Where they
+    cover the first q axes alone, the weights change within the plane of these axes only.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    beta : ndarray of shape (d + 1,), or (c, d + 1) for c > 1 columns
+        The step, as `solve` returns it; its last number belongs to the intercept.
+
+    Returns
+    -------
+    LinearModel
+    """
+    coordinates = beta[..., :-1]
+    if space.all_directions:
+        weight_step = space.scaled(coordinates, space.gain)  # W beta / sqrt(p)
     else:
-        q = int(space.full)
-        along = space.gain[:q] * beta[..., :-1]
-        step = along @ space.axes[:, :q].T
+        q = int(space.full_axes)
+        weight_step = (space.gain[:q] * coordinates) @ space.axes[:, :q].T
     base = space.base
-    return LinearModel(base.weight + step.T, base.bias + 0.5 * beta[..., -1])
+    bias = base.bias + 0.5 * beta[..., -1]  # the constant coordinate is one half
+    return LinearModel(base.weight + weight_step.T, bias)
 
 
 def temperature(space: ContributionSpace, model: LinearModel) -> float:
@@ -300,5 +323,5 @@ def agreement(space: ContributionSpace, weights: Array) -> float:
 
 def on_features(space: ContributionSpace, model: LinearModel) -> LinearModel:
     """Return the same model on features (n, p) that are not standardised."""
-    weight = (model.weight.T / space.base.scale).T
+    weight = (model.weight.T / space.base.scale).T  # also for (p, c) weights
     return LinearModel(weight, model.bias - space.base.mean @ weight)

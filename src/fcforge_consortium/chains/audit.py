@@ -64,6 +64,7 @@ def audit_chain(chain: Chain, asked: AuditTarget) -> AuditResult:
         who, member = gather(chain, site, asked)
     place = chain.sites.index(asked.site)
     both = [chain.state.remembered.of_site(place), chain.state.held_out.of_site(place)]
+    # empty batches are left out, unless both are empty: concatenation needs at least one
     subjects = FCBatch.concat([batch for batch in both if len(batch)] or both)
     evidence_of, left = _evidence(chain, who, member, subjects, asked.plan)
     rows: list[AuditRow] = []
@@ -225,7 +226,9 @@ def state_scores(
     """
     learner = chain.settings.build()
     inputs = learner.model.prepare(who.batch.fc)
-    rows = None
+    rows = (
+        None  # what each person would add to second moments, if the method keeps them
+    )
     if isinstance(learner.method, Analytic):
         rows = moment_rows(learner.model, inputs, who.batch.y)
     n_edges = who.x.shape[1]
@@ -233,10 +236,10 @@ def state_scores(
     left = []
     for key, value in sorted(named(chain.state.lane.state).items()):
         array = value.double().numpy()
-        wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
+        has_edges = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
         if rows is not None and array.ndim == 2 and array.shape[-1] == rows.shape[1]:
             scores[f"leverage in {key}"] = attacks.leverage(rows.numpy(), array)
-        elif wide and array.std() > 0:
+        elif has_edges and array.std() > 0:
             flat = array.reshape(-1, n_edges)
             scores[f"alignment with {key}"] = attacks.alignment(who.x, flat, who.ref_x)
         else:

@@ -239,7 +239,23 @@ class Chain(Model):
         key: Signer,
         tick: Any,
     ) -> StepResult:
-        """Train the model on the people of one site; nothing is written."""
+        """Train the model on the people of one site; nothing is written.
+
+        Parameters
+        ----------
+        people : Cohort
+            People of the site.
+        asked : ChainBeginRequest or ChainContinueRequest
+            Name of the site, and the warnings that the hospital accepts.
+        key : private key or None
+            Key of the hospital.
+        tick : callable
+            Called after every epoch with the epoch, the number of epochs and a description.
+
+        Returns
+        -------
+        StepResult
+        """
         if self.settings.copies_real:
             require_allowed(self.settings, asked.allow_real_subjects)
         self.require_next(asked.site, people.n_rois)
@@ -258,6 +274,7 @@ class Chain(Model):
         after, entry = self.after(site, flags, tick=ticked)
         made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
         known = self.exchange.everything
+        # the step; at the first hospital the root, too, if it was signed just now
         new = tuple(record for record in made.everything if record not in known)
         return StepResult(made, new, entry.having_seen(made), before)
 
@@ -367,6 +384,7 @@ class Chain(Model):
             Permission for a method that keeps real subjects, or a generator that copies them. It is
             written into the step for everyone to read; without it such a method is refused.
         """
+        # a step that came in a file has arrays; those after the last of them were learned in memory
         places = [k for k, step in enumerate(self.steps) if step.payload]
         n_kept = places[-1] + 1 if places else 0
         new = self.steps[n_kept:]
@@ -381,6 +399,7 @@ class Chain(Model):
         data = self.state.to_bytes()
         digest = sha256(data)
         last = new[-1].changed(payload=digest, flags=self._flags(allow_real_subjects))
+        # a record's id covers the ids of its parents: each new step is made again, on the one before
         made = [self.steps[n_kept - 1] if n_kept else root]
         for step in (*new[:-1], last):
             made.append(step.changed(parents=(made[-1].id,)).signed(key))
@@ -426,6 +445,7 @@ class Chain(Model):
         with one_thread():
             each = [class_scores(self.learner, lane, scan) for scan in scans.split(1)]
         columns = (self.target.outputs,) if self.target.kind == "more classes" else ()
+        # with an empty part at the end, so that no scans give no scores
         return np.concatenate([*each, np.zeros((0, *columns))]) / self.temperature
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:

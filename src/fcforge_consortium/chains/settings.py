@@ -85,6 +85,7 @@ class ChainSettings(Checked):
     def spec(self, order: Sequence[str]) -> RunSpec:
         """Return the run that equals the chain over the sites of `order`."""
         known = {name: getattr(self, name) for name in AS_IN_A_RUN}
+        # the name stands where a run names its data set; nothing is loaded by it
         return RunSpec(dataset=Component("exchange"), order=tuple(order), **known)
 
     def to_json(self) -> dict[str, Any]:
@@ -93,7 +94,10 @@ class ChainSettings(Checked):
 
     def build(self, target: Target = TWO_CLASSES) -> Learner:
         """Return the learner as a chain trains it."""
-        return build_learner(self.learner, self.n_rois, False, target)
+        # a chain begins without public people: a method that needs them is refused
+        return build_learner(
+            self.learner, self.n_rois, has_base_model=False, target=target
+        )
 
     @property
     def learns_val(self) -> bool:
@@ -118,7 +122,7 @@ class ChainSettings(Checked):
         if missing := [f.name for f in fields(cls) if f.name not in data]:
             raise ExchangeError(f"the chain's settings lack {missing[0]}.")
         for name, value in data.items():
-            if name != "seed":
+            if name != "seed":  # which takes no memory, however large
                 _require_small(value, name)
         try:
             settings = cls(**checked(cls, data, cls.where()))
@@ -148,11 +152,12 @@ def _require_small(value: Any, where: str) -> None:
     where : str
         Name of the setting.
     """
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping):  # searched as the list of its names and values
         value = [*value, *value.values()]
     if isinstance(value, list):
         for item in value:
             _require_small(item, where)
+    # length of a text or a list, else the number; None has size 0, and a float may have any
     size = len(value) if isinstance(value, str | list) else abs(value or 0)
     if size > MOST.get(type(value), math.inf):
         raise ExchangeError(f"the chain's setting {where!r:.40} is too large ({size}).")

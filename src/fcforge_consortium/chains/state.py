@@ -205,6 +205,7 @@ def _declared(
     method = learner.method
     with torch.device("meta"):  # shapes alone: a forged size costs no memory
         lane = Lane(model.init(randomness.torch_rng(0)), model.init_stats())
+        # a method that begins anew at every site knows its last site alone
         n_learned = 1 if method.depends_on == "site" else n_sites
         state = declared_state(method, model, lane, n_learned)
         rows = rows_of(method.start(model, lane).state)

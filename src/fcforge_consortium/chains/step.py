@@ -71,9 +71,8 @@ class SiteStep:
         self.learner = settings.build(target)
         received = before.lane if sites else None
         anew = starts_anew(self.learner, received)
-        spec = settings.spec(
-            (site.name,) if anew else self.sites
-        )  # node of the prefix tree
+        # the run up to this site: its seed and order of sites give the random numbers
+        spec = settings.spec((site.name,) if anew else self.sites)
         self.training = SiteTraining(
             self.learner,
             spec,
@@ -83,13 +82,20 @@ class SiteStep:
         )
 
     def finished(self, lane: Lane) -> State:
-        """Return the state to hand on: bank rows become places among the subjects in it."""
+        """Return the state to hand on: bank rows become places among the subjects in it.
+
+        Parameters
+        ----------
+        lane : Lane
+            The trained lane, whose state refers to subjects by their rows in the bank.
+        """
         held_out = self._held_out()
         bank = self.training.loader.bank
         packed, rows = self.training.packed(lane)
         if not len(rows):
             nobody = Subjects.none(self.settings.n_rois, self.target)
             return State(packed, nobody, held_out)
+        # index of the site of each bank row: this site, but for subjects that came with the state
         origin = torch.full((len(bank),), len(self.sites) - 1)
         origin[self.training.remembered_rows] = self.before.remembered.site
         batch = FCBatch(bank.fc(rows), bank.y[rows])
@@ -112,8 +118,9 @@ class SiteStep:
         generator = make_generator(
             replayed if replayed and replayed.name == named.name else named
         )
+        # the seed names of replay's own fit, which is then found in the memory of this process
         names = (settings.seed, "generator", self.site.name)
-        state = cache.fit_cached(generator, learned, names, None)
+        state = cache.fit_cached(generator, learned, names)
         y = generator.diagnoses(state.model, learned.y, n)
         batch = generator.sample(state, y, randomness.torch_rng(*names, "held-out", n))
         place = torch.full((len(batch),), len(self.sites) - 1, dtype=torch.int64)
@@ -187,8 +194,8 @@ def whole_site(people: Cohort, settings: ChainSettings) -> Site:
 
     A validation part is split off only if it is used. No id is kept.
     """
-    cuts = not settings.learns_val or settings.calibrate == "inner_val"
-    share = settings.val_fraction if cuts else 0.0
+    uses_validation = not settings.learns_val or settings.calibrate == "inner_val"
+    share = settings.val_fraction if uses_validation else 0.0
     return untested_site(people, settings.seed, share)
 
 

@@ -32,7 +32,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         commands.audit,
     ),
 }
-# Present commands by former names, which stood at the top level.
+# Present commands by former names, which stood at the top level. Each stands between backticks in the
+# message of `_moved`; "learn" has become two commands, so its text closes and opens them.
 MOVED = {
     "start": "base-model",
     "learn": "contribute`, or `fcforge consortium chain",

@@ -54,7 +54,9 @@ def base_model(request: requests.BaseModelRequest) -> None:
     from fcforge_consortium.report.terminal import described_text
 
     with at_work("making the base model"):
-        if request.given().keys() == {"public"}:
+        if request.given().keys() == {
+            "public"
+        }:  # no other option: the one in the cache
             place = published_base_model(request.public, say)
             say(
                 f"wrote {place}; in Python: ConsortiumClassifier(base_model='{request.public}')."
@@ -343,12 +345,10 @@ def aggregate(request: requests.AggregateRequest) -> None:
     """Add the shares of a round with noise; write this aggregator's signed aggregate share."""
     from fcforge_consortium.operations.aggregate import aggregate_files
 
-    kept = aggregate_files(request)
-    names = [one.site for one in kept.aggregate_share.hospitals]
+    share = aggregate_files(request).aggregate_share
+    names = [one.site for one in share.hospitals]
     size = counted(len(names), "hospital")
-    print(
-        f"wrote {request.out}: aggregate share of round {kept.aggregate_share.round}, {size}"
-    )
+    print(f"wrote {request.out}: aggregate share of round {share.round}, {size}")
     print(f"added: {', '.join(names)}")
     print(
         "It reveals nothing by itself; `fcforge consortium merge` joins it with the other "

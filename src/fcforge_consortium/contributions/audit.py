@@ -1,8 +1,8 @@
 """Attacks on a contribution: how well its numbers reveal who is in it.
 
 The audit makes contributions whose members are known. A quarter of a site's people is the *reference*:
-people whom the attacker knows, and who are in no contribution. Random halves of the others each make a
-contribution with noise of its own. Every attack of `fcforge.evaluation.privacy.attacks` on sums is tried
+people whom the attacker knows, and who are in no contribution. Random halves of the remaining people each
+make a contribution with noise of its own. Every attack of `fcforge.evaluation.privacy.attacks` on sums is tried
 on all of these contributions. A half hides its people less than the whole site does, so the audit
 overestimates the leakage of the site's real contribution.
 
@@ -49,7 +49,7 @@ UNLIKELY = 1e-9  # p value below which noise does not explain a difference
 class Trial:
     """Contributions of random halves of a site's people, to be attacked.
 
-    A quarter of the people is the reference; the halves are drawn from the others.
+    A quarter of the people is the reference; the halves are drawn from the remaining people.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Trial:
     ----------
     rows : ndarray of shape (n, m)
         Vector that each person outside the reference adds to a contribution, in units of the grid.
-    others : ndarray of shape (., m)
+    reference_rows : ndarray of shape (., m)
         The same of the people in the reference.
     inside : ndarray of shape (H, n), bool
         Members of each contribution. They are drawn regardless of diagnosis: halves with equal
@@ -84,21 +84,21 @@ class Trial:
             hint = f"Use at least {MIN_PEOPLE} people; estimates are reliable from about 100."
             raise DataError(message, do=hint)
         rng = numpy_rng(plan.seed, "audit reference")
-        mask = stratified(y, plan.reference, rng)
-        x = space.base.standardise(features[~mask])
+        in_reference = stratified(y, plan.reference, rng)
+        x = space.base.standardise(features[~in_reference])
         rows = vector.contribution_rows(space, features, y).astype(np.float64)
         self.space = space
         self.seed = plan.seed
-        self.rows = rows[~mask]
-        self.others = rows[mask]
-        self.y = y[~mask]
-        self.others_y = y[mask]
+        self.rows = rows[~in_reference]
+        self.reference_rows = rows[in_reference]
+        self.y = y[~in_reference]
+        self.reference_y = y[in_reference]
         self.coordinates = space.coordinates(x)
         self.residual = targets(self.y) - space.base.score(x)
         rng = numpy_rng(plan.seed, "audit halves")
         n = len(self.y)
-        place = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
-        self.inside = place < n // 2
+        rank = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
+        self.inside = rank < n // 2  # the first half of the people in a random order
 
     def attacked(self, totals: np.ndarray, noise: float = 0.0) -> list[Evidence]:
         """Run every attack on every contribution.
@@ -117,16 +117,18 @@ class Trial:
         list of Evidence
             For each contribution, the score of every person by every attack.
         """
-        members = self.inside.sum(1)
-        sums, rows, ref = attacks.within_span(
-            totals[:, :-1], self.rows[:, :-1], self.others[:, :-1]
+        n_members = self.inside.sum(1)
+        # all but the count, in coordinates of the span of people's vectors: the attacks are quicker there
+        sums, rows, reference = attacks.within_span(
+            totals[:, :-1], self.rows[:, :-1], self.reference_rows[:, :-1]
         )
         step = vector.solve(self.space, totals, noise**2)
-        seen = (sums, members, rows)  # arguments of all attacks on sums
+        seen = (sums, n_members, rows)  # arguments of all attacks on sums
+        shift = attacks.sum_shift(*seen, self.y, reference, self.reference_y)
         scores = {
-            SAMPLE: attacks.sample_known(*seen, ref, noise),
+            SAMPLE: attacks.sample_known(*seen, reference, noise),
             KNOWN: attacks.site_known(*seen, noise),
-            "class mean": attacks.sum_shift(*seen, self.y, ref, self.others_y),
+            "class mean": shift,
             "loss against public head": attacks.loss_drop(
                 self.residual, self.coordinates, step
             ),
@@ -149,13 +151,14 @@ class Trial:
         """
         open_vectors = []
         for members in self.inside[:FEW]:
-            ratio = attacks.distance_ratio(self.rows, self.rows[members], self.others)
+            published = self.rows[members]
+            ratio = attacks.distance_ratio(self.rows, published, self.reference_rows)
             open_vectors.append(Evidence({"distance ratio": ratio}))
         rng = numpy_rng(self.seed, "audit strangers")
         strangers = []
         for size in self.inside.sum(1):
-            drawn = rng.integers(len(self.others), size=size)
-            strangers.append(self.others[drawn].sum(0))
+            drawn = rng.integers(len(self.reference_rows), size=size)
+            strangers.append(self.reference_rows[drawn].sum(0))
         return {BOOTSTRAP: open_vectors, UNTRAINED: self.attacked(np.stack(strangers))}
 
     def released(self, epsilon: float | None, delta: float) -> list[Evidence]:
@@ -213,7 +216,7 @@ def audit_people(
     about = {
         "people": len(trial.y),
         "trained_on": len(trial.y) // 2,
-        "reference_people": len(trial.others),
+        "reference_people": len(trial.reference_rows),
         "released": name,
         "epsilon": epsilon,
         "delta": delta,

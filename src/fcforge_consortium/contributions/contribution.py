@@ -240,6 +240,7 @@ def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
     DataError
         If scans or covariates cannot be used, or somebody is among the public people.
     """
+    # of more than two classes, a hospital may lack some
     needs_all_classes = people.target.kind != "more classes"
     require_valid(people, n_rois=model.n_rois, to_split=needs_all_classes)
     with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
@@ -349,12 +350,12 @@ def _may_count(model: "ContributionModel", entry: LedgerEntry) -> bool:
     }
     if entry.commitment in withdrawn:
         return False
-    for closed in model.rounds:
-        if entry.round and closed.name == entry.round:
-            members = {member.commitment for member in closed.members}
-            late = closed.closed and entry.commitment not in members
-            return not (closed.void or late)
-    return True
+    for each in model.rounds:
+        if entry.round and each.name == entry.round:
+            members = {member.commitment for member in each.members}
+            came_too_late = each.closed and entry.commitment not in members
+            return not (each.void or came_too_late)
+    return True  # published alone, or in a round that nobody has closed yet
 
 
 def counted_commitments(model: "ContributionModel") -> set[str]:

@@ -169,6 +169,7 @@ class ContributionModel(Model):
             summands.append(Summand(record.site, (record.site,), numbers, variance))
         for published in [each for each in self.rounds if each.published]:
             shares = published.aggregate_shares
+            # each aggregate share is random by itself; their sum modulo 2^64 is the noisy sum
             words = [self.read_numbers(share) for share in shares]
             numbers = rounds.signed_numbers(rounds.added(words))
             variance = sum((Fraction(share.variance) for share in shares), Fraction())
@@ -196,7 +197,10 @@ class ContributionModel(Model):
         return record.spent_epsilon, record.spent_delta
 
     def read_numbers(self, record: NoisyVector) -> np.ndarray:
-        """Return the numbers (m,) of a contribution or of an aggregate share.
+        """Return the numbers (m,) of a contribution (int64) or of an aggregate share (uint64).
+
+        Those of a contribution are integers with a sign. An aggregate share is uniformly random modulo
+        2^64 and has no sign: only the sum of both shares of a round is read as signed integers.
 
         Raises
         ------
@@ -213,10 +217,10 @@ class ContributionModel(Model):
             )
         return arrays[NUMBERS]
 
-    def head_count(self, given: Summand) -> tuple[float, float]:
+    def head_count(self, summand: Summand) -> tuple[float, float]:
         """Return the noisy number of people in a summand, and the standard deviation of that noise."""
-        deviation = math.sqrt(given.variance) / vector.COUNT
-        return int(given.numbers[-1]) / vector.COUNT, deviation
+        deviation = math.sqrt(summand.variance) / vector.COUNT
+        return int(summand.numbers[-1]) / vector.COUNT, deviation
 
     # -- the linear model --------------------------------------------------------------------------
     @cached_property
@@ -285,9 +289,10 @@ class ContributionModel(Model):
             Numbers that each person added to the sum, in units of the grid.
         """
         space = self.base_model.space
-        z = space.base.standardise(x)
-        change = (space.coordinates(z) * self.beta(left_out=added)).sum(1)
-        return (space.base.score(z) + change) / self.temperature
+        standardised = space.base.standardise(x)
+        # person by person: coordinates times the step of the model without that person
+        change = (space.coordinates(standardised) * self.beta(left_out=added)).sum(1)
+        return (space.base.score(standardised) + change) / self.temperature
 
     @cached_property
     def head(self) -> vector.LinearModel:
@@ -296,8 +301,8 @@ class ContributionModel(Model):
 
     def odds(self, x: np.ndarray) -> np.ndarray:
         """Return calibrated scores of features (n, p), as in `Scores`."""
-        z = self.base_model.space.base.standardise(x)
-        score = z @ self.head.weight + self.head.bias
+        standardised = self.base_model.space.base.standardise(x)
+        score = standardised @ self.head.weight + self.head.bias
         return calibrated(score, self.temperature)
 
     def summary(self) -> str:
@@ -317,9 +322,9 @@ class ContributionModel(Model):
                 self.check_budget(record)
                 if isinstance(record, NoisyVector):
                     self.check_noise(record)
-        for given in self.given:
-            with at(f"contribution of '{given.name}'"):
-                self.check_possible(given)
+        for summand in self.given:
+            with at(f"contribution of '{summand.name}'"):
+                self.check_possible(summand)
 
     def check_budget(self, record: Budgeted) -> None:
         """Raise an error for a budget above the policy's, or a spent sum below the record's own budget.
@@ -359,21 +364,21 @@ class ContributionModel(Model):
                 do="The stated budget does not hold; ask the hospital for a new contribution.",
             )
 
-    def check_possible(self, given: Summand) -> None:
+    def check_possible(self, summand: Summand) -> None:
         """Raise `ExchangeError` for a summand that no group of people within the policy can have.
 
         Its count must lie within the policy, and its norm must not exceed that of so many clipped
         vectors; `LUCK` standard deviations of the noise are allowed for.
         """
         policy = self.exchange.root.policy
-        people, deviation = self.head_count(given)
-        noise = math.sqrt(given.variance) * self.grid
-        fewest = policy.fewest_people * len(given.sites)
-        most = self.exchange.root.most_people * len(given.sites)
+        people, deviation = self.head_count(summand)
+        noise = math.sqrt(summand.variance) * self.grid
+        fewest = policy.fewest_people * len(summand.sites)
+        most = self.exchange.root.most_people * len(summand.sites)
         margin = LUCK * deviation + 1e-6
-        norm = math.hypot(*(given.numbers[:-1] * self.grid))
+        norm = math.hypot(*(summand.numbers[:-1] * self.grid))
         norm_of_people = (max(people, 0.0) + margin) * self.base_model.space.clip
-        largest_norm = norm_of_people + LUCK * noise * math.sqrt(len(given.numbers))
+        largest_norm = norm_of_people + LUCK * noise * math.sqrt(len(summand.numbers))
         if not fewest - margin <= people <= most + margin or norm > largest_norm:
             raise ExchangeError(
                 f"its numbers cannot come from {fewest} to {most} people: they count about "
@@ -444,13 +449,16 @@ class ContributionModel(Model):
         x = self.base_model.features(fc, complete)
         odds = self.odds(x)
         distances = self.base_model.strangeness(x)
+        descriptions = list(distances)
         stacked = np.stack([*distances.values()])
         largest = stacked.max(0)
         for i, kind in enumerate(stacked.argmax(0)):
-            if reasons[i]:
+            if reasons[
+                i
+            ]:  # without its covariates the distance of a scan means nothing
                 largest[i] = np.nan
             elif largest[i] > 1:
-                reasons[i] = [*distances][kind]
+                reasons[i] = descriptions[kind]
             if reasons[i]:
                 odds[i] = np.nan
         return Scores(odds, largest, tuple(reasons))
@@ -560,7 +568,10 @@ class ContributionModel(Model):
             numbers = by_column[:, :-1].astype(np.float64).ravel()  # without intercepts
             n = max(self.head_count(summand)[0], 1.0)
             noise = math.sqrt(len(numbers) * summand.variance)
-            noise *= 1 + 5 / math.sqrt(len(numbers))
+            noise *= 1 + 5 / math.sqrt(
+                len(numbers)
+            )  # seven standard deviations of the norm
+            # in units, of which `UNIT` are the clip: above what ABIDE's sites reach, and above chance
             chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
             if np.linalg.norm(numbers) > noise + chance:
                 one_sided.add(summand.name)

@@ -105,12 +105,13 @@ def predict(
     if threshold is not None:
         model.require_two_classes("a threshold is")
         threshold.require_site(scan.site for scan in scans)
-    nothing = dict.fromkeys(_answer_names(exchange.root.policy.target))
+    no_answers = dict.fromkeys(_answer_names(exchange.root.policy.target))  # None each
     rows = []
     usable = []
     for place, scan in enumerate(scans):
         problem = scan.problem or wrong_rois(scan.roi_names, model.roi_names)
-        rows.append(Prediction(scan.subject, UNUSABLE, note=problem, answers=nothing))
+        row = Prediction(scan.subject, UNUSABLE, note=problem, answers=no_answers)
+        rows.append(row)  # replaced below for a usable scan
         if not problem:
             usable.append(place)
     for first in range(0, len(usable), BATCH):
@@ -156,6 +157,7 @@ def _answers(
             strangeness=strange,
             note=why or _outside_limits(target, predicted[i]),
             own=_rounded(local[i]),
+            # empty for two classes, which have no names of answers but one value
             answers=dict(zip(names, values, strict=False)),
         )
         rows.append(row)
@@ -338,8 +340,9 @@ def evaluate(
     Evaluation
     """
     model = exchange.model
-    every = cohort.target.kind != "more classes"  # else a hospital may lack one
-    require_valid(cohort, n_rois=model.n_rois, to_split=every)
+    # of more than two classes, a hospital may lack some
+    needs_all_classes = cohort.target.kind != "more classes"
+    require_valid(cohort, n_rois=model.n_rois, to_split=needs_all_classes)
     exchange.require_fit(cohort)
     rows = {"exchange": model.score(cohort.fc, cohort.covariates).odds}
     for title, other in model.baselines().items():

@@ -205,6 +205,7 @@ def draw_subjects(
     for label in (0, 1):
         places = np.flatnonzero(y == label)
         while len(places):
+            # about half of them have the wanted diagnosis
             x = draw_features(space, 2 * len(places) + 8, rng)
             drawn = torch.rand(len(x), generator=rng, dtype=torch.float64).numpy()
             score = np.clip(x @ model.weight + model.bias, -CERTAIN, CERTAIN)

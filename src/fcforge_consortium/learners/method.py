@@ -64,12 +64,13 @@ def model_params(
     """
     stepped = vectors.stepped_model(space, beta)
     raw = vectors.on_features(space, stepped)
-    half = 0.5 / vectors.temperature(space, stepped) if n_outputs > 1 else 1.0
-    scores = np.concatenate([raw.weight, np.asarray(raw.bias)[None]])
-    scores = half * scores.reshape(len(scores), -1)
-    if n_outputs > 2:
-        scores = scores @ vertices(n_outputs).T
-    head = torch.from_numpy(scores)
+    # logits of two classes are plus and minus half the log odds; a number is not calibrated
+    factor = 0.5 / vectors.temperature(space, stepped) if n_outputs > 1 else 1.0
+    weight_and_bias = np.concatenate([raw.weight, np.asarray(raw.bias)[None]])
+    weight_and_bias = factor * weight_and_bias.reshape(len(weight_and_bias), -1)
+    if n_outputs > 2:  # from columns to classes: along the corner of each class
+        weight_and_bias = weight_and_bias @ vertices(n_outputs).T
+    head = torch.from_numpy(weight_and_bias)
     params = linear_head(head[:-1], head[-1], n_outputs)
     return {name: value.to(device) for name, value in params.items()}
 
@@ -167,7 +168,10 @@ class Contributions(SumNoise, BaseModelAlone):
         return space_of(public, self.planned_noise)
 
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
-        """Return the lane with the base model and an empty sum."""
+        """Return the lane with the base model and an empty sum.
+
+        Without public subjects there is no base model yet: the lane then shows the types of its state.
+        """
         size = self.space(public.subjects).n_numbers if public else 0
         total = torch.zeros(size, dtype=torch.float64, device=lane.device)
         lane = super().start(model, lane, public)

@@ -104,7 +104,7 @@ class Journal:
         Format in the header.
     kinds : TypeAdapter
         Schema of all lines, distinguished by their field ``kind``.
-    pays : type or tuple of type
+    committing : type or tuple of type
         Classes of the lines that commit files, such as the entry of a ledger.
     keep : str
         Advice in the error message for a damaged file.
@@ -113,7 +113,7 @@ class Journal:
     """
 
     format: ClassVar[str]
-    pays: ClassVar[type | tuple[type, ...]]
+    committing: ClassVar[type | tuple[type, ...]]
     kinds: ClassVar[TypeAdapter[Any]]
     keep: ClassVar[str]
     missing: ClassVar[str]
@@ -237,7 +237,7 @@ class Journal:
         Parameters
         ----------
         line : BaseModel
-            The line that commits the files, of a class in `pays`.
+            The line that commits the files, of a class in `committing`.
         files : mapping of Path to bytes
             Contents of the outgoing files by final path.
 
@@ -274,7 +274,7 @@ class Journal:
     def _name_files(self, placed: Iterable[Placed]) -> None:
         """Rename committed files to their final names; raise `ExchangeError` if a name is taken."""
         try:
-            _name(placed)
+            _rename_hidden(placed)
         except OSError as error:
             raise ExchangeError(
                 f"could not be renamed to its final name ({error.strerror}).",
@@ -318,7 +318,7 @@ class Journal:
             os.fsync(self._handle)
         except OSError as error:
             os.ftruncate(self._handle, end)
-            raise _full(error, self.path) from error
+            raise _not_written(error, self.path) from error
         self.lines.append(line)
         self.heads.append(head)
 
@@ -352,6 +352,7 @@ class Journal:
                 where=self.path,
                 do="Use it as it is: leave --new-ledger out. Nothing was changed.",
             )
+        # a journal of a header alone may be begun again, by the same owner: only the ids differ
         if new is not None and self.lines and new != self.header.changed(id=new.id):
             raise ExchangeError(
                 "exists already, for another site, key or cohort.",
@@ -424,6 +425,7 @@ class Journal:
                     raise ExchangeError(f"line {number} must not be there.")
                 head = head_of(self.heads[-1] if self.heads else "", content)
                 owner_key = body.key if isinstance(body, Header) else owner_key
+                # with a key the seal is its signature of the head, without one the head itself
                 signed = bool(owner_key) and fits(
                     owner_key, seal.decode("ascii", "replace"), CONTEXT + head.encode()
                 )
@@ -432,6 +434,7 @@ class Journal:
                         f"line {number} or one before it was changed, left out or added: its "
                         "seal does not fit."
                     )
+                # the old key has sealed this line; the new one seals all lines after it
                 owner_key = body.new_key if isinstance(body, Handover) else owner_key
                 self.lines.append(body)
                 self.heads.append(head)
@@ -481,7 +484,7 @@ class Journal:
             end = os.lseek(self._handle, 0, os.SEEK_END)
             os.ftruncate(self._handle, end - partial)
         for line, following in zip(self.lines, [*self.lines[1:], None], strict=True):
-            if isinstance(line, Intent) and isinstance(following, self.pays):
+            if isinstance(line, Intent) and isinstance(following, self.committing):
                 self._name_files(line.files)
             elif isinstance(line, Intent):
                 _remove(line.files)
@@ -530,10 +533,10 @@ def _write_hidden(place: Placed, data: bytes) -> None:
             stream.flush()
             os.fsync(handle)
     except OSError as error:
-        raise _full(error, final) from error
+        raise _not_written(error, final) from error
 
 
-def _name(placed: Iterable[Placed]) -> None:
+def _rename_hidden(placed: Iterable[Placed]) -> None:
     """Give their final names to the files that are still hidden.
 
     Raises
@@ -556,8 +559,16 @@ def _remove(placed: Iterable[Placed]) -> None:
         place.paths[0].unlink(missing_ok=True)
 
 
-def _full(error: OSError, path: Path) -> ExchangeError:
-    """Return the error to raise when a file could not be written, for example to a full disk."""
+def _not_written(error: OSError, path: Path) -> ExchangeError:
+    """Return the error to raise when the system refused to write a file, e.g. to a full disk.
+
+    Parameters
+    ----------
+    error : OSError
+        The system's reason.
+    path : Path
+        The file that was to be written.
+    """
     return ExchangeError(
         f"cannot be written ({error.strerror}).",
         where=path,

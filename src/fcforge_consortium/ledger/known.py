@@ -75,9 +75,8 @@ class KnownLedgers:
     """
 
     def __init__(self, key_file: Path, key: PrivateKey) -> None:
-        self.path = Path(
-            f"{key_file.resolve()}{SUFFIX}"
-        )  # one list, whatever links to the key
+        # links to the key are followed, so that a key has one list
+        self.path = Path(f"{key_file.resolve()}{SUFFIX}")
         self._key = key
         self.ledgers: dict[str, KnownLedger] = {}
         if self.path.exists():

@@ -50,7 +50,7 @@ class Ledger(Journal):
     """
 
     format = "fcforge-private"
-    pays = LedgerEntry
+    committing = LedgerEntry
     kinds = TypeAdapter(
         Annotated[
             Header | Intent | LedgerEntry | Threshold | Handover,

@@ -78,7 +78,7 @@ def aggregate_files(request: AggregateRequest) -> Aggregated:
     epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
     noise = Noise(noise_units(epsilon, delta, model.size), model.grid, model.size)
     with RoundList.open(_list_of(request), key) as listed:
-        kept = aggregate(opened, shares, key, noise, listed)
-        exchange.require_trusted(kept.exchange.everything, trust)
-        listed.publish(kept.line, {request.out: archive.pack(kept.contents)})
-    return kept
+        made = aggregate(opened, shares, key, noise, listed)
+        exchange.require_trusted(made.exchange.everything, trust)
+        listed.publish(made.line, {request.out: archive.pack(made.contents)})
+    return made

@@ -55,8 +55,16 @@ def audit_file(request: AuditRequest) -> AuditResult:
 
 
 def _reference(request: AuditRequest, path: Path | None) -> Cohort | None:
-    """Load the people outside the study, if a file of them is given."""
+    """Load the people outside the study, if a file of them is given.
+
+    Parameters
+    ----------
+    request : AuditRequest
+        How the data are read.
+    path : Path or None
+    """
     if path is None:
         return None
+    # --leave-out names people of the hospital's own data, who are not in this file
     loading = request.loading | {"leave_out": []}
     return load_people(path, (), **loading)

@@ -158,9 +158,11 @@ def _known_records(
     if earlier:
         records = {record.id: record for record in earlier}
         every = records | {one.id: one for one in withdrawals}
+        # raises if an author has changed keys between the files without a rotation
         key_lines([*records.values(), *exchange.everything])
         titles = {one: record.title for one, record in records.items()}
         return titles, removed_ids(every.values())
+    # contributions of each hospital that the file holds, or shows as withdrawn
     accounted = {(record.site, record.committed) for record in exchange.records}
     for withdrawal in withdrawals:
         accounted |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}

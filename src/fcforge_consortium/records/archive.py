@@ -130,7 +130,7 @@ def _zipped(parts: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, data in parts.items():
             info = zipfile.ZipInfo(name)  # its default date is 1980-01-01
-            info.create_system = 3
+            info.create_system = 3  # Unix, on whatever machine this runs
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(info, data)
     return out.getvalue()

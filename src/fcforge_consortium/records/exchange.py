@@ -435,6 +435,7 @@ def _check_once(records: Sequence[Record]) -> None:
             "numbers": record.payload,
         }
         for name, value in identities.items():
+            # where a record has no such value, its id stands for it, which no other record has
             first = seen.setdefault((name, value or record.id), record)
             if first is not record:
                 raise ExchangeError(
@@ -472,7 +473,9 @@ def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     cards = [card for root in roots for card in root.policy.aggregators]
     require_distinct([*by_site, *(card.name for card in cards)])
     lines = {site: _key_line(signed) for site, signed in by_site.items()}
-    for card in cards:
+    for card in (
+        cards
+    ):  # an aggregator has one key, that of its card; it may have no record yet
         if lines.get(card.name, (card.key,)) != (card.key,):
             raise ExchangeError(
                 f"a record is by '{card.name}', the name of an aggregator, but not signed with "
@@ -527,7 +530,7 @@ def _key_line(records: Sequence[Record]) -> tuple[str, ...]:
     next_key = {rotation.key: rotation.new_key for rotation in rotations}
     used = {record.key for record in records}
     first_keys = (used | set(next_key)) - set(next_key.values())
-    line = [*first_keys][:1]
+    line = [*first_keys][:1]  # any of them: more than one is refused below
     # the bound on the length ends a circle of rotations
     while line and line[-1] in next_key and len(line) <= len(next_key):
         line.append(next_key[line[-1]])

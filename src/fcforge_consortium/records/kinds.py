@@ -437,6 +437,7 @@ class BaseModelRecord(Record):
         str
             Empty if a gain is possible or unknown.
         """
+        # a row without epsilon is one without noise: it counts as the largest epsilon of all
         no_more_noise = [
             row
             for row in (self.expected_gain.rows if self.expected_gain else ())

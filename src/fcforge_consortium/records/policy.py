@@ -258,7 +258,7 @@ class Policy(Closed):
                 f"the target '{target.name}' {validation_message(error)}."
             ) from error
 
-    def spoken(self, target: Target) -> Self:
+    def with_diagnoses_of(self, target: Target) -> Self:
         """Return the policy with the diagnoses of the data, if its own have generic names.
 
         Parameters
@@ -287,6 +287,7 @@ class Policy(Closed):
             return {"target": target.name, "limits": target.limits}
         if target.kind == "two classes":
             return {}
+        # A class of several diagnoses is called "ADHD/autism"; the loader expects "ADHD,autism".
         listed = tuple(name.replace("/", ",") for name in target.classes)
         return {"classes": listed, "partial": True}
 

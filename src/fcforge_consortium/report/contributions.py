@@ -151,22 +151,24 @@ def works(expected: ExpectedQuality) -> Answer:
     )
     if expected.number:
         parts = []
-        for name in (name for name in METRICS if name in expected.number):
-            value, low, high = expected.number[name]
-            parts.append(f"{METRICS[name].title} {value:.2f} [{low:.2f}, {high:.2f}]")
+        for name, metric in METRICS.items():
+            if name in expected.number:
+                value, low, high = expected.number[name]
+                parts.append(f"{metric.title} {value:.2f} [{low:.2f}, {high:.2f}]")
         say = f"The base model alone: {', '.join(parts)}."
         low = expected.number.get("r2", (0.0, 0.0, 0.0))[1]
         return Answer(WORKS, "good" if low > 0 else "warn", say, more)
-    line = expected.majority
-    if expected.accuracy is None or line is None:
+    majority = expected.majority
+    if expected.accuracy is None or majority is None:
         say = "Not known: the public people are too few to tell."
         return Answer(WORKS, "warn", say)
     value, low, high = expected.accuracy
     right = f"{percent(value)} [{percent(low)}, {percent(high)}]"
     say = (
-        f"The base model alone is right for {right}; {COMMONEST} gets {percent(line)}."
+        f"The base model alone is right for {right}; {COMMONEST} gets "
+        f"{percent(majority)}."
     )
-    return Answer(WORKS, "good" if low > line else "warn", say, more)
+    return Answer(WORKS, "good" if low > majority else "warn", say, more)
 
 
 def attacked(model: ContributionModel, exact: list[str]) -> Answer:
@@ -186,6 +188,7 @@ def attacked(model: ContributionModel, exact: list[str]) -> Answer:
     worst = max(model.exchange.of(Charged), key=model.spent)
     epsilon, delta = model.spent(worst)
     bound = ceiling_of(epsilon, delta)
+    # the same noise, in units of the most that replacing one person can change
     replaced = vector.noise_units(epsilon, delta) / vector.REPLACED
     two = model.target.kind == "two classes"
     question = "patient or control?" if two else f"which {model.target.name}?"

@@ -94,8 +94,9 @@ def _before_lines(done: StepResult) -> list[str]:
     before = done.before
     n = people(int(before["people"]))
     came = f"site '{done.entry.site}': {n}. The model that came in reaches"
-    if "majority" not in before:
-        parts = [f"{METRICS[k].title} {before[k]:.3g}" for k in list(before)[:-1]]
+    if "majority" not in before:  # a numeric target
+        metrics = [name for name in before if name != "people"]
+        parts = [f"{METRICS[name].title} {before[name]:.3g}" for name in metrics]
         return [f"{came} {', '.join(parts)} here."]
     line = (
         f"{came} accuracy {number(before['accuracy'])} here (majority class "

@@ -226,7 +226,7 @@ def test_a_full_disk_charges_nobody_and_says_so(tmp_path, monkeypatch):
 def test_the_next_command_finishes_it(tmp_path, monkeypatch):
     place, out = tmp_path / "fcforge.private", tmp_path / "nyu.exchange"
     with monkeypatch.context() as patch:
-        patch.delattr(journal, "_name")
+        patch.delattr(journal, "_rename_hidden")
         with pytest.raises(NameError):
             give(place, [out], entry())
     assert not out.exists()
@@ -238,7 +238,7 @@ def test_a_contribution_is_not_overwritten_by_the_same_command(tmp_path, monkeyp
     """Issue 39: killed between charge and rename, the command is repeated with the same name."""
     place, out = tmp_path / "fcforge.private", tmp_path / "nyu.exchange"
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "_name", lambda placed: 1 / 0)
+        patch.setattr(journal, "_rename_hidden", lambda placed: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             give(place, [out], entry())
     with pytest.raises(ExchangeError, match="exists already") as told:
@@ -251,7 +251,7 @@ def test_a_contribution_is_not_overwritten_by_the_same_command(tmp_path, monkeyp
 def test_a_file_that_took_the_name_meanwhile_is_kept(tmp_path, monkeypatch):
     place, out = tmp_path / "fcforge.private", tmp_path / "nyu.exchange"
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "_name", lambda placed: 1 / 0)
+        patch.setattr(journal, "_rename_hidden", lambda placed: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             give(place, [out], entry())
     out.write_bytes(b"another")
