@@ -265,7 +265,7 @@ class _Maker:
             return False
         # Without its sidecar a subject counts as unfinished until the new files are written.
         layouts.sidecar_of(path).unlink(missing_ok=True)
-        _one_scan_per_run(runs, request.session)
+        _require_one_scan(runs, request.session)
         result = subject_fc(runs, self.atlas, request)
         self.remarks.extend((f"sub-{subject}", warning) for warning in result.warnings)
         if request.report:
@@ -432,7 +432,7 @@ def _make_in_worker(subject: str) -> tuple[bool | Failure, list[tuple[str, str]]
     return people.attempt(maker.make, subject), list(maker.remarks)
 
 
-def _one_scan_per_run(sources: Sequence[Source], session: str) -> None:
+def _require_one_scan(sources: Sequence[Source], session: str) -> None:
     """Raise `DataError` if a subject has files that are not runs of the same kind of scan.
 
     Parameters
@@ -467,7 +467,7 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
         names_by_label, _ = read_lut(request.atlas_lut)
         return names_only(name, tuple(names_by_label.values()))
     columns = series.parse_columns(request.series_columns)
-    for source in sources:
+    for source in sources:  # the first readable one; its subject reports a damaged one
         with suppress(DataError):
             values, names = (
                 cifti.read_parcel_matrix(source.path)
@@ -515,6 +515,7 @@ def describe_methods(
     own_preprocessing = made_by.startswith("fcforge preprocess")
     counts = Counter(failure.criterion for failure in failed)
     scrubbed = sum(report.get("VolumesScrubbed", 0) for report in reports)
+    # By the key of a sentence in methods.toml: whether it applies. The order is that of the paragraph.
     keys = {
         "fcforge" if own_preprocessing else source.tool: True,
         "aroma": request.aroma and source.has_confounds,

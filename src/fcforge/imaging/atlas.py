@@ -180,7 +180,7 @@ def weights_on(atlas: Atlas, grid: Grid) -> "csr_array":
     from scipy.sparse import csr_array
 
     shape = grid[0]
-    target = np.frombuffer(grid[1]).reshape(4, 4)
+    target = np.frombuffer(grid[1]).reshape(4, 4)  # the affine
     if not atlas.probabilistic:
         column = atlas.on_grid(shape, target).ravel(order="F")
         inside = np.flatnonzero(column >= 0)
@@ -203,6 +203,7 @@ def share_in_view(atlas: Atlas, grid: Grid) -> np.ndarray:
     image = load_image(atlas.image)
     shape = image.shape[:3]
     affine = np.asarray(image.affine, dtype=float)
+    # On the atlas' own grid: the voxels with a weight, and where they would lie in the scan's.
     weights = weights_on(atlas, (shape, affine.tobytes()))
     rows = np.flatnonzero(np.diff(weights.indptr))
     index = np.stack(np.unravel_index(rows, shape, order="F"), axis=1)
@@ -311,6 +312,7 @@ def load_atlas(name: str = "AAL116", *, lut: str | Path | None = None) -> Atlas:
         return _from_image(plain, path, *table)
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     for family in families():
+        # A family of atlases is a pattern such as "schaefer([1-9]00|1000)", whose group is a number.
         if match := re.fullmatch(family["name"], plain):
             options = dict(family.get("options", {}))
             if "number" in family:
@@ -519,7 +521,8 @@ def _fetch(
         labels = np.asarray(image.dataobj[..., volume]).astype(np.int32)
         return _from_image(name, nib.Nifti1Image(labels, image.affine), {})
     table = bunch.get("lut")
-    if table is None:  # maps, counted from 1; DiFuMo's names are in a table
+    # Weighted maps have no look-up table and are counted from 1. DiFuMo's labels are a table of its own.
+    if table is None:
         roi_names = getattr(bunch["labels"], "difumo_names", bunch["labels"])
         return _from_image(name, image, dict(enumerate(roi_names, 1)))
     names = dict(zip(table["index"], table["name"], strict=True))

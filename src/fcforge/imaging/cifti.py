@@ -190,8 +190,10 @@ def load_parcellation(path: Path) -> Atlas:
             where=path,
             do="Keep one: wb_command -cifti-merge OUT.dlabel.nii -cifti FILE -column NUMBER.",
         )
-    keys = np.rint(_values(image, path)[0]).astype(np.int64)
-    table = labels_axis.label[0]
+    keys = np.rint(_values(image, path)[0]).astype(
+        np.int64
+    )  # label of each grayordinate
+    table = labels_axis.label[0]  # by label, its name and colour
     present = np.unique(keys[keys != 0])
     unnamed = [int(key) for key in present if int(key) not in table]
     if unnamed or len(present) < 2:
@@ -224,8 +226,8 @@ def load_parcellation(path: Path) -> Atlas:
 def _atlas_name(path: Path) -> str:
     """Return the value of ``atlas-`` in a file name, else the letters and digits of the name."""
     stem = path.name.removesuffix(LABELS)
-    parts = dict(part.partition("-")[::2] for part in stem.split("_") if "-" in part)
-    return "".join(c for c in parts.get("atlas", stem) if c.isalnum())
+    named = dict(part.split("-", 1) for part in stem.split("_") if "-" in part)
+    return "".join(c for c in named.get("atlas", stem) if c.isalnum())
 
 
 def _structures(image: Any) -> Grayordinates:
@@ -318,11 +320,12 @@ def parcel_means(path: Path, atlas: Atlas, min_coverage: float) -> DenseSignals:
     good[finite] = np.ptp(values[:, finite], axis=0) > 0
     counts = np.bincount(rois[good], minlength=atlas.n_rois)
     coverage = counts / sizes
+    # Parcel by parcel, so that the sum of a parcel is that of neighbouring columns (`reduceat`).
     order = np.argsort(rois[good], kind="stable")
     kept = values[:, np.flatnonzero(good)[order]]
     series = np.full((len(values), atlas.n_rois), np.nan)
     present = np.flatnonzero(counts)
-    starts = np.r_[0, np.cumsum(counts[present])[:-1]]
+    starts = np.r_[0, np.cumsum(counts[present])[:-1]]  # first column of each parcel
     if len(present):
         sums = np.add.reduceat(kept, starts, axis=1, dtype=np.float64)
         series[:, present] = sums / counts[present]
@@ -403,10 +406,11 @@ def _columns_of(
             )
         in_series = _places(part)
         order = np.argsort(in_series)
-        at = np.searchsorted(in_series, places[labelled], sorter=order)
-        at = order[np.minimum(at, len(in_series) - 1)]
-        matches = in_series[at] == places[labelled]
-        columns.append(part.start + at[matches])
+        # Where each labelled grayordinate lies in the series, or another one if it is not there.
+        column = np.searchsorted(in_series, places[labelled], sorter=order)
+        column = order[np.minimum(column, len(in_series) - 1)]
+        matches = in_series[column] == places[labelled]
+        columns.append(part.start + column[matches])
         rois.append(roi[matches])
     rois_of_columns = np.concatenate(rois)
     n_present = len(np.unique(rois_of_columns))

@@ -209,7 +209,8 @@ def clean_series(
     """
     confounds, sample_mask = confounds_and_mask
     names = [] if confounds is None else list(confounds.columns)
-    cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
+    # fMRIPrep's high-pass: with it the filter has no lower end.
+    cosines = any(name.startswith("cosine") for name in names)
     high_pass, low_pass = denoise.band
     band = (None if cosines else high_pass, low_pass)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
@@ -280,10 +281,11 @@ def degrees_of_freedom(
 ) -> float:
     r"""Return residual degrees of freedom of a series after detrending, filtering and regression.
 
-    .. math:: \nu = n \cdot \frac{f_{low} - f_{high}}{1 / (2\,TR)} - k - 2
+    .. math:: \nu = n \cdot \frac{f_2 - f_1}{1 / (2\,TR)} - k - 2
 
-    for n volumes and k confounds; 2 stands for the mean and the trend. A band of the spectrum holds a
-    proportional share of the independent values of a series. Without a low-pass it reaches to 1 / (2 TR).
+    for n volumes, k confounds and a band from f1 to f2; 2 stands for the mean and the trend. A band of the
+    spectrum holds a proportional share of the independent values of a series. Without an upper end it
+    reaches to the Nyquist frequency 1 / (2 TR).
 
     Parameters
     ----------
@@ -299,10 +301,10 @@ def degrees_of_freedom(
     44.0
     """
     share = 1.0
-    low, high = band
+    f1, f2 = band
     if tr is not None:
         nyquist = 0.5 / tr
-        share = (min(high or nyquist, nyquist) - (low or 0.0)) / nyquist
+        share = (min(f2 or nyquist, nyquist) - (f1 or 0.0)) / nyquist
     return n_volumes * share - n_confounds - 2
 
 

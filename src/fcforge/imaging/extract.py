@@ -226,8 +226,8 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
     series = roi_series.join_runs([run.series for run in runs])
     with at(sources[0].path):
         if runs[0].matrix is None:
-            _long_enough(len(series), request.min_dof)
-        result = _joined(runs, series, atlas, request)
+            _require_volumes(len(series), request.min_dof)
+        result = _fc_of_runs(runs, series, atlas, request)
         if result.dof is not None and result.dof < request.min_dof:
             remaining = f"{max(result.dof, 0):.0f} degrees of freedom"
             volumes = sum(run.carpet.shape[1] for run in runs)
@@ -238,7 +238,7 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
     return result
 
 
-def _long_enough(n_volumes: int, min_dof: int) -> None:
+def _require_volumes(n_volumes: int, min_dof: int) -> None:
     """Raise `TooFewDof` where a correlation of so few volumes cannot have the degrees of freedom."""
     if n_volumes - 2 < min_dof:
         raise TooFewDof(
@@ -248,7 +248,7 @@ def _long_enough(n_volumes: int, min_dof: int) -> None:
         )
 
 
-def _joined(
+def _fc_of_runs(
     runs: tuple[Run, ...], series: np.ndarray, atlas: Atlas, request: FCRequest
 ) -> SubjectFC:
     """Return the FC of a subject with its warnings.
@@ -353,7 +353,17 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     tr = in_seconds(request.tr or source.sidecar_tr)
     groups = roi_groups(atlas, range(atlas.n_rois))
     quality = RunQuality(atlas.roi_names, groups)
-    return Run(source, values, tr, None, None, values.T, report, warnings, quality)
+    return Run(
+        source,
+        values,
+        tr,
+        coverage=None,
+        fd=None,
+        carpet=values.T,
+        report=report,
+        warnings=warnings,
+        quality=quality,
+    )
 
 
 def _from_matrix(source: Source, atlas: Atlas, request: FCRequest) -> Run:
@@ -362,8 +372,17 @@ def _from_matrix(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     no_series = np.empty((0, atlas.n_rois))
     report = {**LEFT, "VolumesKept": None}
     tr = in_seconds(request.tr or source.sidecar_tr)
-    carpet = no_series.T
-    return Run(source, no_series, tr, None, None, carpet, report, (), RunQuality(), fc)
+    return Run(
+        source,
+        no_series,
+        tr,
+        coverage=None,
+        fd=None,
+        carpet=no_series.T,
+        report=report,
+        warnings=(),
+        matrix=fc,
+    )
 
 
 def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
@@ -380,7 +399,7 @@ def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
         tsnr=temporal_snr(steady, membership(signals.rois, atlas.n_rois)),
         dvars=percent_dvars(steady),
     )
-    if quality.tsnr is None:
+    if quality.tsnr is None:  # the means are subtracted, to which DVARS relates, too
         quality = replace(quality, dvars=None)
     raw = signals.series[request.drop :]
     series, report, quality = _denoised(raw, source, request, tr, quality)
@@ -388,8 +407,17 @@ def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     notes = {"NaNVoxels": signals.n_nan, "VoxelsInROIs": signals.n_inside}
     report = {**notes, **report}
     carpet = steady[rows]
-    coverage = signals.coverage
-    return Run(source, series, tr, coverage, None, carpet, report, warnings, quality)
+    return Run(
+        source,
+        series,
+        tr,
+        signals.coverage,
+        fd=None,
+        carpet=carpet,
+        report=report,
+        warnings=warnings,
+        quality=quality,
+    )
 
 
 def membership(rois: np.ndarray, n_rois: int) -> "csr_array":
@@ -459,6 +487,7 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """Extract the signal of each ROI of a 4D scan."""
     scan = open_scan(source.path)
     tr = repetition_time(scan, source.sidecar_tr, request.tr)
+    # `indptr` counts the weights up to each voxel: those with a weight lie in a ROI.
     in_rois = np.diff(weights_on(atlas, scan.grid).indptr) > 0
     tissues = tissue_voxels(source, scan, in_rois)
     signals = roi_means(
@@ -473,8 +502,17 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     )
     carpet = signals.carpet[:, request.drop :]
     report = {**signals.notes, **report}
-    coverage = signals.coverage
-    return Run(source, series, tr, coverage, None, carpet, report, warnings, quality)
+    return Run(
+        source,
+        series,
+        tr,
+        signals.coverage,
+        fd=None,
+        carpet=carpet,
+        report=report,
+        warnings=warnings,
+        quality=quality,
+    )
 
 
 def _space_warnings(source: Source, scan: ScanHeader) -> tuple[str, ...]:
@@ -575,15 +613,15 @@ def roi_means(
         If the affine puts the scan outside MNI space.
     """
     weights = weights_on(atlas, scan.grid)
-    inside = np.diff(weights.indptr) > 0
-    _in_mni(atlas, int((weights.sum(axis=0) > 0).sum()), "the scan")
+    inside = np.diff(weights.indptr) > 0  # voxels with a weight in some ROI
+    _require_in_mni(atlas, int((weights.sum(axis=0) > 0).sum()), "the scan")
     if mask is not None:
         inside &= read_mask(mask, scan).ravel(order="F")
-    flat = np.flatnonzero(inside)
+    flat = np.flatnonzero(inside)  # numbers of these voxels in the volume
     weights_inside = weights[flat]
     if mask is not None:
         n_inside = int((weights_inside.sum(axis=0) > 0).sum())
-        _in_mni(atlas, n_inside, f"mask {mask.name}")
+        _require_in_mni(atlas, n_inside, f"mask {mask.name}")
     tissues = tissues or {}
     wanted = np.concatenate([flat, *tissues.values()])
     signals, mean = read_voxels_and_mean(scan, wanted)
@@ -591,9 +629,9 @@ def roi_means(
     refuse_blank_volumes(voxels, drop)
     finite = np.isfinite(voxels).all(axis=1)
     changing = np.ptp(voxels[finite], axis=1) > 0
-    good = np.flatnonzero(finite)[changing]
+    good = np.flatnonzero(finite)[changing]  # places in `flat`
     roi = weights_inside[good].argmax(axis=1)
-    good = good[np.argsort(roi, kind="stable")]
+    good = good[np.argsort(roi, kind="stable")]  # ROI by ROI, as the carpet shows them
     total = np.maximum(weights.sum(axis=0), 1e-12)
     good_share = weights_inside[good].sum(axis=0) / total
     coverage = good_share * share_in_view(atlas, scan.grid)
@@ -642,10 +680,11 @@ def _signals(weights: "csr_array", voxels: np.ndarray) -> np.ndarray:
     blocks = np.array_split(voxels, voxels.shape[1] // VOLUMES_AT_ONCE + 1, axis=1)
     sums = np.hstack([weights.T @ block for block in blocks])
     gram = (weights.T @ weights).toarray()
+    # Normal equations, W'W s = W'x.
     return np.linalg.lstsq(gram, sums, rcond=None)[0].T
 
 
-def _in_mni(atlas: Atlas, n_inside: int, place: str) -> None:
+def _require_in_mni(atlas: Atlas, n_inside: int, place: str) -> None:
     """Raise `DataError` if fewer than half of the ROIs lie inside a place: the scan, or its mask."""
     if n_inside >= atlas.n_rois / 2:
         return

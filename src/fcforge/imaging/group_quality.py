@@ -445,6 +445,7 @@ def _link(
     known = np.isfinite(r)
     if not known.any():
         return MotionLink(r, np.nan, np.nan, np.nan)
+    # t = r sqrt(dof / (1 - r^2)), solved for the r that p = 0.05 has (two-sided).
     limit = student.ppf(0.975, dof)
     critical = limit / np.sqrt(dof + limit**2)
     with_distance = np.nan
@@ -455,7 +456,10 @@ def _link(
 
 
 def _chance_median(dof: int) -> float:
-    """Return the median absolute correlation of unrelated values with `dof` degrees of freedom."""
+    """Return the median absolute correlation of unrelated values with `dof` degrees of freedom.
+
+    Half of them lie within the quartiles of Student's t, which is r sqrt(dof / (1 - r^2)).
+    """
     from scipy.stats import t as student
 
     middle = student.ppf(0.75, dof)

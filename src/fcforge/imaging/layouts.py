@@ -232,10 +232,14 @@ class Files:
 
 
 def _of_fmriprep(path: Path) -> Path:
-    """Return the folder of fMRIPrep's confounds for a file of HALFpipe, which lies beside it."""
+    """Return the folder of fMRIPrep's confounds for a file of HALFpipe.
+
+    fMRIPrep's folder lies beside HALFpipe's: it is ``fmriprep/sub-1/func`` for a file below
+    ``halfpipe/sub-1/func``.
+    """
     func = next(p for p in path.parents if p.name == "func")
-    top = next(p for p in path.parents if p.name.startswith("sub-")).parent
-    return top.parent / "fmriprep" / func.relative_to(top)
+    halfpipe = next(p for p in path.parents if p.name.startswith("sub-")).parent
+    return halfpipe.parent / "fmriprep" / func.relative_to(halfpipe)
 
 
 def _fmriprep(path: Path, request: FCRequest) -> dict[str, str] | None:
@@ -245,18 +249,22 @@ def _fmriprep(path: Path, request: FCRequest) -> dict[str, str] | None:
     """
     named = entities(path.name)
     wanted = "smoothAROMAnonaggr" if request.aroma else "preproc"
-    if request.dense:
+    if request.dense:  # their names may lack desc
         return {} if named.get("desc", "preproc") == "preproc" else None
     in_mni = named.get("space", "").startswith("MNI")
     return {} if in_mni and named.get("desc") == wanted else None
 
 
 def _hcp(path: Path, request: FCRequest) -> dict[str, str] | None:
-    """Accept scans in the folders of the Human Connectome Project, whose names have no entities."""
+    """Accept scans in the folders of the Human Connectome Project, whose names have no entities.
+
+    A volume is called like its folder, ``SUBJECT/MNINonLinear/Results/RUN/RUN.nii.gz`` with a RUN such as
+    ``rfMRI_REST1_LR``; a dense series begins with ``RUN_Atlas``.
+    """
     stem = stem_of(path.name)
     run = path.parent.name
-    plain = stem == run and path.name.startswith(f"{stem}.nii")
-    if not plain and not (request.dense and stem.startswith(f"{run}_Atlas")):
+    is_volume = stem == run and path.name.startswith(f"{stem}.nii")
+    if not is_volume and not (request.dense and stem.startswith(f"{run}_Atlas")):
         return None
     return {
         "sub": path.parents[3].name,
@@ -440,6 +448,7 @@ def find_sources(request: FCRequest) -> list[Source]:
     tool = re.sub(r"[^a-z]", "", made_by(root).lower()) if auto else ""
     recognised = [layout for word, layout in TOOLS.items() if word in tool][:1]
     layouts = (recognised or list(LAYOUTS)) if auto else [request.layout]
+    # The layouts are tried in turn until one has runs.
     attempts = (_runs_of_layout(name, request) for name in layouts)
     sources = next(filter(None, attempts), [])
     _require_aroma(sources, request)
@@ -465,12 +474,21 @@ def _runs_of_layout(layout: str, request: FCRequest) -> list[Source]:
             if skip.isdisjoint({source.path, *source.path.parents}):
                 run = source.entity_values("sub", "ses", "task", "run")
                 runs_of_kind.setdefault(run, []).append(source)
-        runs = {**runs_of_kind, **runs}
+        runs = {**runs_of_kind, **runs}  # a run of an earlier kind stays
     return [source for sources in runs.values() for source in sources]
 
 
 def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
-    """Yield the input files of one kind; raise `DataError` for one that names no subject."""
+    """Yield the input files of one kind; raise `DataError` for one that names no subject.
+
+    Parameters
+    ----------
+    layout : str
+        Key of `LAYOUTS`.
+    files : Files
+        The kind, one of this layout's.
+    request : FCRequest
+    """
     for path in request.source.glob(files.pattern):
         if not files.takes(path, request):
             continue
@@ -548,8 +566,8 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
     tasks_and_sessions = {
         "task-{} ses-{}".format(*s.entity_values("task", "ses")) for s in sources
     }
-    if surfaces := _surfaces(root, request):
-        return surfaces
+    if surface_error := _surface_error(root, request):
+        return surface_error
     named = [entities(path.name) for path in nifti_files(root, "sub-*/**/*_bold")]
     spaces = {names.get("space") or "scanner" for names in named}
     in_mni = (names for names in named if names.get("space", "").startswith("MNI"))
@@ -558,6 +576,7 @@ def _nothing_found(request: FCRequest, sources: list[Source]) -> DataError:
     tables = (path for pattern in patterns for path in root.glob(pattern))
     series = {_atlas_of(path) for path in tables} - {""}
     wrong_atlas = f"nothing for atlas {request.atlas}. Time series there are of"
+    # What the folder has instead, the problem, and advice; nearest to the request first.
     reasons = (
         (
             tasks_and_sessions,
@@ -589,7 +608,7 @@ def other_spaces(root: Path, subject: str) -> list[str]:
     return [] if in_mni else sorted(spaces)
 
 
-def _surfaces(root: Path, request: FCRequest) -> DataError | None:
+def _surface_error(root: Path, request: FCRequest) -> DataError | None:
     """Return the error that explains what to do with dense CIFTI or GIFTI files; None for others."""
     dense = next(root.glob(f"**/*{cifti.DENSE}"), None)
     volume = next(nifti_files(root, "**/*_bold"), None)

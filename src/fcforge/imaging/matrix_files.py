@@ -162,6 +162,7 @@ def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
     str
         The column as the header has it; "" if it has none of the names.
     """
+    # Reversed: of two columns that differ in case alone the first counts.
     lower = {name.lower(): name for name in reversed(header)}
     return next((lower[name] for name in accepted if name in lower), "")
 
@@ -275,12 +276,16 @@ def _pick(
     DataError
         If there is no such array, no matrix, or several without a customary name.
     """
-    matrices = {}
-    for name, array in arrays.items():
-        plain = array.ndim == 2 and array.dtype.kind in "fiu"
-        if name == variable if variable else plain:
-            matrices[name] = array
-    for name in matrices if len(matrices) == 1 else customary:
+    if variable:
+        matrices = {name: arrays[name] for name in arrays if name == variable}
+    else:
+        matrices = {
+            name: array
+            for name, array in arrays.items()
+            if array.ndim == 2 and array.dtype.kind in "fiu"
+        }
+    names = list(matrices) if len(matrices) == 1 else customary
+    for name in names:
         if name in matrices:
             return matrices[name]
     problem = f"{len(matrices) or 'no'} matrices, where one is expected"
@@ -299,7 +304,7 @@ def roi_names_in(arrays: Mapping[str, Any], n_rois: int) -> tuple[str, ...]:
     Parameters
     ----------
     arrays : mapping of str to array
-        Arrays of the file. CONN names them ``names`` or ``names2``.
+        Arrays of the file. CONN names those of the rows ``names``, those of the columns ``names2``.
     n_rois : int
         Number of names that is required.
     """

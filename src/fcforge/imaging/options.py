@@ -188,6 +188,7 @@ class FCRequest(ImagingRequest):
         names += ["series_columns", "variable"] if "series" in kinds else []
         names += ["min_dof"] if kinds != {"matrix"} else []
         values = {name: getattr(self, name) for name in names}
+        # `series_columns` is that part of the option `columns` which concerns series.
         return {name.removeprefix("series_"): value for name, value in values.items()}
 
     @property

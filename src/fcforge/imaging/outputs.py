@@ -320,8 +320,10 @@ def group_quality(
         Rows of participants.tsv: the subjects that are done.
     atlas : Atlas
     """
-    measures: dict[str, Mapping[str, float | None]] = {}
-    stored: list[Matrices | None] = []
+    measures: dict[str, Mapping[str, float | None]] = {}  # by participant_id
+    stored: list[
+        Matrices | None
+    ] = []  # in the order of `people`, which has that of `files`
     done = set(people["file"]) if len(people) else set()
     for subject, path in files.items():
         if str(path.relative_to(out)) in done:

@@ -126,25 +126,27 @@ def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
     everything = text.splitlines()
     declared, kept = declared_delimiter(everything)
     start = 1 + len(everything) - len(kept)
+    # Pairs of the number of a line and its text; `data` is without comments.
     lines = [(i, line) for i, line in enumerate(kept, start) if line.strip()]
-    numbers = [(i, line) for i, line in lines if line.lstrip()[0] not in "#%"]
-    if not numbers:
+    data = [(i, line) for i, line in lines if line.lstrip()[0] not in "#%"]
+    if not data:
         raise DataError("is empty.", do="Make the file again.")
-    delimiter = declared or delimiter_of(numbers[0][1])
-    rows = [_cells(line, delimiter) for _, line in numbers]
+    delimiter = declared or delimiter_of(data[0][1])
+    rows = [_cells(line, delimiter) for _, line in data]
     if all(len(cells) > 1 and not cells[-1] for cells in rows):
         # AFNI and DPABI end lines with a tab
         rows = [cells[:-1] for cells in rows]
     header, rows = _without_header(rows)
     if not all(rows):  # a line of row names alone
         raise DataError("has a row without numbers.", do="Make the file again.")
-    comments = [line for i, line in lines if i < numbers[0][0]]
+    comments = [line for i, line in lines if i < data[0][0]]
     if comments and not header:
         header = _cells(comments[-1].strip().lstrip("#% "), delimiter)
-    if all(as_number(cells[0]) is None for cells in rows):
+    has_row_names = all(as_number(cells[0]) is None for cells in rows)
+    if has_row_names:
         rows = [cells[1:] for cells in rows]
-        header = header[1:]  # row names
-    values = as_numbers(rows, [i for i, _ in numbers[-len(rows) :]])
+        header = header[1:]
+    values = as_numbers(rows, [i for i, _ in data[-len(rows) :]])
     names = tuple(cell.lstrip("#").strip() for cell in header)
     return values, names if len(names) == values.shape[1] else ()
 
@@ -159,7 +161,8 @@ def _cells(line: str, delimiter: str | None) -> list[str]:
 def _without_header(rows: Rows) -> tuple[list[str], Rows]:
     """Split off the header row, if the first row is one.
 
-    A header has words, or the column numbers that pandas writes (0, 1, 2, ...).
+    A header has words alone, or the numbers of the columns from 0 or 1 on (pandas writes 0, 1, 2, ...,
+    after an empty cell above row names), or other whole numbers after such a cell.
 
     Returns
     -------
@@ -173,8 +176,9 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
         return [], rows
     first = [as_number(cell) for cell in header]
     words = all(value is None for value in first)
-    unnamed = first[0] is None or np.isnan(first[0])
-    inner = first[1:] if unnamed else first
+    # The cell above row names is a word or empty; the other cells are those of columns.
+    above_row_names = first[0] is None or np.isnan(first[0])
+    inner = first[1:] if above_row_names else first
     n = len(inner)
     from_zero = list(range(n))
     from_one = list(range(1, n + 1))
@@ -359,6 +363,7 @@ def _elements(content: bytes) -> Iterator[Element]:
         if end > len(content) or (start == at + 4 and size > 4):
             raise ValueError("cut off inside a variable")
         yield kind, content[start:end]
+        # Elements begin at multiples of 8 bytes, except after a compressed one.
         at = end if kind == COMPRESSED else end + (at - end) % 8
 
 

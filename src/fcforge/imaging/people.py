@@ -106,6 +106,7 @@ def read_people(
         if "id" in columns:
             candidates = [ROLE_COLUMNS["id"]]
         known = set(subjects)
+        # How many of the files' ids each column has.
         matches = [
             len(known & under_ids_of(known, dict.fromkeys(_ids(table, name))).keys())
             for name in candidates
@@ -152,7 +153,7 @@ def _renamed(
         If the table lacks one of the columns.
     """
     header = {name.lower(): name for name in reversed(list(table[0]))}
-    roles = {}
+    roles = {}  # by column, its new name
     for role, name in columns.items():
         if name.lower() not in header:
             raise DataError(
@@ -161,13 +162,11 @@ def _renamed(
             )
         roles[header[name.lower()]] = ROLE_COLUMNS[role]
     taken = set(roles.values())
-    return [
-        {
-            roles.get(name, f"{name}_original" if name.lower() in taken else name): cell
-            for name, cell in row.items()
-        }
-        for row in table
-    ]
+    new_names = {}
+    for name in table[0]:
+        kept_name = f"{name}_original" if name.lower() in taken else name
+        new_names[name] = roles.get(name, kept_name)
+    return [{new_names[name]: cell for name, cell in row.items()} for row in table]
 
 
 def under_ids_of(found: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:

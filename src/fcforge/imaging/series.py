@@ -154,7 +154,9 @@ def roi_places(names: Sequence[str], n: int, atlas: Atlas) -> np.ndarray:
             f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{version}.",
             do="Name the right --atlas, or choose columns: --columns 1-116.",
         )
-    if is_named(names) or (is_named(atlas.roi_names) and set(places) - {-1}):
+    # Position is taken for columns without names of their own, unless some of them do name ROIs.
+    some_match = set(places) - {-1}
+    if is_named(names) or (is_named(atlas.roi_names) and some_match):
         strange = abbreviated(
             [name for name, i in zip(names, places, strict=True) if i < 0], 3
         )
@@ -183,6 +185,7 @@ def _are_all(places: Sequence[int]) -> bool:
 
 def _named_places(names: Sequence[str], atlas: Atlas) -> list[int]:
     """Return the number of the ROI that each name belongs to, counted from 0; -1 for none."""
+    # Where spellings clash, full names count before abbreviations, and these before codes.
     place_of = {str(code): i for i, code in enumerate(atlas.codes)}
     for spelling in (atlas.abbreviations, atlas.roi_names):
         plain = list(map(_plain, spelling))

@@ -130,6 +130,7 @@ def mni_tissues() -> Tissues:
 
     template = datasets.load_mni152_brain_mask(resolution=2)
     grey = datasets.load_mni152_gm_mask(resolution=2).get_fdata() > 0
+    # The looser mask keeps CSF clear of white matter, the stricter one is that of white matter.
     white, pure_white = (
         datasets.load_mni152_wm_mask(resolution=2, threshold=p).get_fdata() > 0
         for p in (0.2, 0.95)

@@ -183,6 +183,7 @@ class _Target:
         gradient = gradient @ np.linalg.inv(affine[:3, :3])  # per voxel -> per mm
         self.points = voxels @ affine[:3, :3].T + affine[:3, 3]
         self.values = smooth[tuple(voxels.T)].astype(np.float64)
+        # Derivatives by translation (gradient), by rotation (arm x gradient) and by the gain (value).
         arm = self.points - centre
         jacobian = np.concatenate(
             [gradient, np.cross(arm, gradient), self.values[:, None]], 1
@@ -239,11 +240,13 @@ class _Target:
         matrix = start.copy()
         gain = 1.0
         for _ in range(MAX_ITERATIONS):
-            at = self.points @ matrix[:3, :3].T + matrix[:3, 3]
-            at = at @ to_voxel[:3, :3].T + to_voxel[:3, 3]
+            at = self.points @ matrix[:3, :3].T + matrix[:3, 3]  # mm in the volume
+            at = at @ to_voxel[:3, :3].T + to_voxel[:3, 3]  # voxel index
             values = map_coordinates(
                 smooth, at.T, order=3, mode="nearest", prefilter=False
             )
+            # The step moves the reference to the volume ("inverse"), so its inverse corrects the
+            # transform; `solve` is the same in all iterations.
             step = self.solve @ (gain * values - self.values)
             matrix = matrix @ np.linalg.inv(rigid(step[:6], self.centre))
             gain /= 1 + step[6]

@@ -285,6 +285,7 @@ class _Way:
         pages : module
             `fcforge.report.quality`.
         """
+        # The paper's order with FSL, else the reverse; the head of this module gives the reason.
         steps = [self.slice_timing, self.realign, self.distortion]
         for step in steps if self.plan["motion"] == "mcflirt" else reversed(steps):
             step()
@@ -318,7 +319,7 @@ class _Way:
         tissues = mni.mni_tissues()
         mask = path.with_name(path.name.replace("preproc_bold", "brain_mask"))
         brain = tissues.brain.astype(np.uint8)
-        stored = ((scan, path, "i2"), (brain, mask, "u1"))
+        stored = ((scan, path, "i2"), (brain, mask, "u1"))  # with the type in the file
         for data, file, kind in stored:
             with whole_file(file) as part:
                 save_nifti(data, mni.AFFINE, self.tr, part, kind)
