@@ -128,7 +128,8 @@ def node_features(fc: Tensor) -> Tensor:
 def laplacian(adj: Tensor) -> Tensor:
     """Return the normalised Laplacian I - D^-1/2 A D^-1/2 of weighted graphs (n, R, R).
 
-    D is the diagonal matrix of degrees. Rows of isolated nodes are 0, also on the diagonal.
+    D is the diagonal matrix of degrees, the sums of a node's edge weights. Rows of isolated nodes are 0,
+    also on the diagonal.
     """
     degree = adj.sum(-1)
     has_edges = (degree > 0).to(adj.dtype)
@@ -165,6 +166,7 @@ def laplacian_coordinates(adj: Tensor, k: int) -> Tensor:
     values, vectors = symmetric_eigen(laplacian(adj.double()))  # ascending
     n, rois = values.shape
     n_components = (values < ZERO).sum(-1, keepdim=True)  # (n, 1)
+    # numbers of the eigenvectors to take; those beyond the last are set to 0 below
     column = n_components + torch.arange(k, device=adj.device)  # (n, k)
     exists = (column < rois).to(vectors.dtype)
     column = column.clamp_max(rois - 1)
@@ -257,9 +259,9 @@ def from_edges(upper: Tensor, diagonal: float = 1.0) -> Tensor:
     """
     rois = n_rois_of(upper.shape[-1])
     rows, columns = torch.triu_indices(rois, rois, 1, device=upper.device)
-    full = upper.new_zeros(*upper.shape[:-1], rois, rois)
-    full[..., rows, columns] = upper
-    return full + full.transpose(-1, -2) + diagonal * _eye_of(full)
+    half = upper.new_zeros(*upper.shape[:-1], rois, rois)
+    half[..., rows, columns] = upper
+    return half + half.transpose(-1, -2) + diagonal * _eye_of(half)
 
 
 def centre_edges(x: Tensor) -> Tensor:
@@ -318,8 +320,9 @@ class _SymmetricLog(torch.autograd.Function):
     .. math:: \nabla = V \big( (V^\top G V) \circ L \big) V^\top,\quad
         L_{ij} = \frac{\log v_i - \log v_j}{v_i - v_j},\quad L_{ii} = 1 / v_i
 
-    where V and v are eigenvectors and eigenvalues and G is the incoming gradient. The gradient of
-    eigenvectors, which autograd would go through, is infinite for repeated eigenvalues.
+    where V and v are eigenvectors and eigenvalues and G is the incoming gradient. Eigenvalues that differ
+    by less than 1e-9 count as equal, with :math:`L_{ij} = 1 / v_i`. The gradient of eigenvectors, which
+    autograd would go through, is infinite for repeated eigenvalues.
     """
 
     @staticmethod
@@ -332,11 +335,15 @@ class _SymmetricLog(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        """Return the gradient by the matrix; `grad` need not be symmetric."""
+        """Return the gradient by the matrix; `grad` need not be symmetric.
+
+        Where `forward` raised an eigenvalue to 1e-6, its logarithm is constant and the derivative 0.
+        """
         value, log, vector = ctx.saved_tensors
         difference = value[..., :, None] - value[..., None, :]
         equal = difference.abs() < 1e-9
         log_difference = log[..., :, None] - log[..., None, :]
+        # L of the class's formula: first its quotients, then 1 / v_i where eigenvalues are equal
         quotient = log_difference / torch.where(equal, 1.0, difference)
         derivative = torch.where(value > 1e-6, 1 / value.clamp(min=1e-6), 0.0)
         quotient = torch.where(equal, derivative[..., :, None], quotient)
@@ -351,8 +358,9 @@ def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
 
     .. math:: \mathrm{off}\,\log\big((1 - a) C + a I\big)
 
-    In these coordinates of correlation matrices averages and straight lines are valid matrices,
-    too. Strong shrinkage keeps the noisy small eigenvalues from dominating.
+    with FC C and a = `shrink`; "off" takes the entries off the diagonal. In these coordinates of
+    correlation matrices averages and straight lines are valid matrices, too. Strong shrinkage keeps the
+    noisy small eigenvalues from dominating.
     """
     return edges(log_matrix(fc, shrink))
 

@@ -94,6 +94,15 @@ def test_parameters_and_dropout_follow_their_seeds_alone() -> None:
     assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
 
 
+def test_layers_keep_their_mode() -> None:
+    net = Net()
+    net.norm.eval()  # one layer in another mode than the rest
+    before = [layer.training for layer in net.modules()]
+    model = TorchModule(net, n_rois=R)
+    model.apply(model.init(torch_rng(0)), model.init_stats(), model.prepare(fc()))
+    assert [layer.training for layer in net.modules()] == before
+
+
 def test_running_statistics_go_in_and_come_out() -> None:
     model = TorchModule(Net(), n_rois=R)
     params, stats = model.init(torch_rng(0)), model.init_stats()

@@ -26,6 +26,11 @@ def make_model(component: Component, n_rois: int, n_outputs: int) -> Model:
     n_rois, n_outputs : int
         Number of ROIs and of logits.
 
+    Returns
+    -------
+    Model
+        Its parameters are drawn later, by `Model.init`.
+
     Raises
     ------
     ConfigError

@@ -1,8 +1,8 @@
 """A network's score and its gradient by each edge, for explanations.
 
 `fcforge.evaluation.explanation` turns them into importances of edges by integrated gradients: the
-mean of the gradients at points between a reference and a subject. Shapes: m matrices, R ROIs, E
-edges.
+mean of the gradients at points between a reference and a subject. Shapes: m matrices, R ROIs,
+E = R (R - 1) / 2 edges.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,8 @@ class Scorer:
     Attributes
     ----------
     margin : callable
-        The score: a differentiable function of FC (m, R, R), float64, with values (m,).
+        The score, such as the log odds of patient: a differentiable function of FC (m, R, R), float64,
+        with values (m,).
     steps : int
         Number of points between reference and subject at which gradients are computed; 1 for a
         score that is linear in Fisher z.
@@ -54,7 +55,8 @@ class Scorer:
         margin : callable
             Takes FC (m, R, R) of m subjects and returns the model's scores (m,).
         plain : bool
-            Whether the score is a difference of logits, not a nonlinear function of them.
+            Whether the score is a difference of the model's logits, not a nonlinear function of them
+            such as a probability.
 
         Returns
         -------
@@ -63,11 +65,13 @@ class Scorer:
             one.
         """
         if isinstance(model, Linear):
-            linear = plain and model.features in ("z", "centred")
-            return cls(margin, 1 if linear else SMOOTH if plain else KINKED)
+            # features "z" and "centred" are linear in Fisher z, the others in the matrix logarithm
+            linear_in_z = plain and model.features in ("z", "centred")
+            return cls(margin, 1 if linear_in_z else SMOOTH if plain else KINKED)
+        # a `TorchModule` says by `inputs` whether it gets a graph; models without the field may have one
         uses_graph = getattr(model, "inputs", "dense") in ("dense", "sparse")
         tau = getattr(model, "tau", None) if uses_graph else None
-        if tau is None:
+        if tau is None:  # no threshold, no graph
             return cls(margin, KINKED)
         absolute = getattr(model, "edges", "positive") == "absolute"
         return cls(margin, KINKED, lambda r: (abs(r) if absolute else r) >= tau)
@@ -79,7 +83,7 @@ class Scorer:
             return np.array([float(self.margin(scan[None])) for scan in scans])
 
     def slopes(self, z: np.ndarray) -> np.ndarray:
-        """Return the gradients (m, E) of the score at Fisher-z edges (m, E).
+        """Return the gradients (m, E) of the score by Fisher-z edges, at the edges z (m, E).
 
         They are zero for edges that the score does not depend on.
         """
@@ -87,6 +91,7 @@ class Scorer:
         with torch.enable_grad(), one_thread():
             scores = self.margin(from_edges(torch.tanh(edges_z)))
             if scores.requires_grad:
+                # a matrix's score depends on its own edges only: one call for all gradients
                 scores.sum().backward()
         if edges_z.grad is None:
             return np.zeros_like(z)

@@ -39,7 +39,7 @@ class BrainNetCNN(Model):
     width, nodes, hidden : int
         Channels of the edge-to-edge layers, features of a node, length of the readout.
     dropout : float
-        Drop probability after the readout and the first layer of the head.
+        Drop probability after the readout and after each hidden layer of the head.
 
     References
     ----------
@@ -61,7 +61,7 @@ class BrainNetCNN(Model):
         return self.hidden
 
     def init(self, rng: torch.Generator) -> Params:
-        """Draw all layers like ``torch.nn.Linear``, edge-to-edge biases from 0."""
+        """Draw all layers as ``torch.nn.Linear`` does; the biases of edge-to-edge layers start at 0."""
         rois, width = self.n_rois, self.width
         params = init_edge_to_edge(rng, "edge0", 1, width, rois)
         params |= init_edge_to_edge(rng, "edge1", width, width, rois)
@@ -86,8 +86,12 @@ class BrainNetCNN(Model):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Apply edge-to-edge, edge-to-node and node-to-graph layers (the readout), then the head."""
-        x = inputs["matrix"][:, None]
+        """Apply edge-to-edge, edge-to-node and node-to-graph layers (the readout), then the head.
+
+        The readout is returned before its dropout, for which a `key` is needed. There is no batch norm:
+        `stats` and `train` have no effect. Arguments as of `Model.apply`.
+        """
+        x = inputs["matrix"][:, None]  # (n, channels, R, R) with one channel
         for name in ("edge0", "edge1"):
             x = F.leaky_relu(edge_to_edge(params, name, x), SLOPE)
         by_node = x.transpose(1, 2).flatten(2)  # (n, R, width * R)

@@ -59,7 +59,8 @@ def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
 def n_features(n_rois: int, kind: str) -> int:
     """Return the number of features that `edge_features` computes per subject."""
     n_edges = n_rois * (n_rois - 1) // 2
-    return n_edges + {WHOLE_LOG: n_rois, "centred+log": n_edges}.get(kind, 0)
+    beyond_edges = {WHOLE_LOG: n_rois, "centred+log": n_edges}
+    return n_edges + beyond_edges.get(kind, 0)
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,10 @@ class Linear(EdgeModel):
 
     def init(self, rng: torch.Generator) -> Params:
         """Return parameters of zero; `rng` is not used."""
-        n_edges = n_features(self.n_rois, self.features)
-        out = self.n_outputs
+        n_inputs = n_features(self.n_rois, self.features)
         return {
-            "head.0.weight": torch.zeros(out, n_edges),
-            "head.0.bias": torch.zeros(out),
+            "head.0.weight": torch.zeros(self.n_outputs, n_inputs),
+            "head.0.bias": torch.zeros(self.n_outputs),
         }
 
     def apply(
@@ -104,7 +104,11 @@ class Linear(EdgeModel):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Compute logits; the readout is the edge features themselves."""
+        """Compute logits; the readout is the edge features themselves.
+
+        There is neither batch norm nor dropout: `stats`, `train` and `key` have no effect. Arguments as
+        of `Model.apply`.
+        """
         x = inputs["edges"]
         return Output(layers.head(params, "head", x, 0.0, None), x, {})
 
@@ -135,8 +139,8 @@ class MLP(EdgeModel):
 
     def init(self, rng: torch.Generator) -> Params:
         """Draw all layers as ``torch.nn.Linear`` does."""
-        n_edges = n_features(self.n_rois, self.features)
-        params = layers.init_linear(rng, "embed", n_edges, self.hidden)
+        n_inputs = n_features(self.n_rois, self.features)
+        params = layers.init_linear(rng, "embed", n_inputs, self.hidden)
         return params | layers.init_head(
             rng, "head", (self.hidden, max(self.hidden // 4, 2), self.n_outputs)
         )
@@ -150,7 +154,11 @@ class MLP(EdgeModel):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Compute logits; the readout is the first hidden layer."""
+        """Compute logits; the readout is the first hidden layer, before its dropout.
+
+        With a `key` both hidden layers have dropout. There is no batch norm: `stats` and `train` have no
+        effect. Arguments as of `Model.apply`.
+        """
         embedding = torch.relu(layers.affine(params, "embed", inputs["edges"]))
         dropped = layers.dropout(
             embedding, self.dropout, layers.dropout_keys(key, 1)[0]

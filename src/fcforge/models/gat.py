@@ -29,8 +29,9 @@ class GAT(AttentionModel, ConvolutionModel):
         H' = \big\Vert_k \alpha^k H W_k, \quad \alpha^k_{ij} = \mathrm{softmax}_{j \in N(i)
         \cup \{i\}} \mathrm{LeakyReLU}(a^k_{dst} \cdot W_k h_i + a^k_{src} \cdot W_k h_j)
 
-    as ``GATConv`` of PyTorch Geometric: attention depends on which ROIs are connected, not on the
-    edge weights. The paper does not give the number of heads.
+    where k is the head; the vectors :math:`a_{dst}` and :math:`a_{src}` are stored as ``conv<l>.target``
+    and ``conv<l>.source`` of layer l. As in ``GATConv`` of PyTorch Geometric, attention depends on which
+    ROIs are connected, not on the edge weights. The paper does not give the number of heads.
     """
 
     depth: int = 3
@@ -59,7 +60,9 @@ class GAT(AttentionModel, ConvolutionModel):
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
         """Return the attention-weighted sums over neighbours, heads side by side."""
         weight = params[f"conv{layer}.weight"]
-        # a . (W h) = (W^T a) . h: with W^T a the scores of all heads are one thin product
+        # Each ROI needs two scores per head, a_dst . (W h) as the one that attends and a_src . (W h)
+        # as the one attended to. a . (W h) = (W^T a) . h: with W^T a they are all one thin product.
+        # c are the features of a head, `in` those of h.
         by_head = weight.reshape(self.heads, -1, weight.shape[-1])  # (heads, c, in)
         vectors = [params[f"conv{layer}.target"], params[f"conv{layer}.source"]]
         both = torch.cat(vectors)[:, None]  # (2 heads, 1, c)

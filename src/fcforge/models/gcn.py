@@ -48,6 +48,6 @@ class GCN(ConvolutionModel):
         }
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """Return ``P h W^T``; the features of layer 0 are propagated already."""
+        """Return ``P h W^T``; the features of layer 0 are propagated already, by `prepare`."""
         h = layers.linear(h, params[f"conv{layer}.weight"])
         return torch.bmm(inputs["propagation"], h) if layer > 0 else h

@@ -1,5 +1,8 @@
 """Base classes of graph networks, whose nodes are ROIs: graph, readout, head, convolutions.
 
+A network has two parts. The encoder turns a subject's graph into F features of each node (`encode`); their
+mean and maximum over the nodes are the readout, which the head turns into logits (`classify`).
+
 Shapes: n subjects, R ROIs, F features of a node.
 """
 
@@ -28,14 +31,16 @@ HEAD_WIDTHS = (64, 32)
 class GraphModel(Model):
     """A graph network with mean and maximum over ROIs as readout and the authors' head.
 
-    The head has layers of 2 F, 64, 32 and 2 units, as in the public code of FORGE's authors. As there,
-    a batch norm follows every layer. Its running statistics adapt to the last site, and no penalty
-    on parameters protects them.
+    The head maps the 2 F numbers of the readout to 64, to 32 and to the logits, with ReLU and dropout
+    between, as in the public code of FORGE's authors. As there, a batch norm follows every layer of the
+    encoder; the head has none. The running statistics of the batch norms adapt to the last site, and no
+    penalty on parameters protects them.
 
     Attributes
     ----------
     hidden, depth, dropout
-        Width F and number of layers, drop probability (paper, hyper-parameter table).
+        Width F and number of layers of the encoder, drop probability of encoder and head (paper,
+        hyper-parameter table).
     tau : float
         Threshold of an edge.
     edges : {"positive", "absolute"}
@@ -49,7 +54,7 @@ class GraphModel(Model):
     edges: Literal["positive", "absolute"] = "positive"
 
     def adjacency(self, fc: Tensor) -> Tensor:
-        """Return the weighted graphs (n, R, R) of FC matrices (n, R, R)."""
+        """Return the weighted graphs (n, R, R) of FC matrices (n, R, R), by threshold `tau`."""
         return graphs.adjacency(fc.abs() if self.edges == "absolute" else fc, self.tau)
 
     @property
@@ -65,12 +70,19 @@ class GraphModel(Model):
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        """Compute node embeddings and new running statistics; arguments as of `Model.apply`.
+        """Compute node embeddings and new running statistics.
+
+        Parameters
+        ----------
+        params, stats, inputs, train, key
+            As for `Model.apply`.
 
         Returns
         -------
         nodes : Tensor of shape (n, R, hidden)
+            Features of every node after the last layer.
         stats : dict of Tensor
+            Batch-norm running statistics after this batch.
         """
 
     def init_stats(self) -> Params:
@@ -82,13 +94,17 @@ class GraphModel(Model):
         return stats
 
     def init_head(self, rng: torch.Generator) -> Params:
-        """Draw the head as ``torch.nn.Linear`` does."""
+        """Return the head's parameters, drawn as ``torch.nn.Linear`` does."""
         return layers.init_head(
             rng, "head", (self.readout_size, *HEAD_WIDTHS, self.n_outputs)
         )
 
     def classify(self, params: Params, embedding: Tensor, key: Key) -> Tensor:
-        """Compute logits (n, n_outputs) of readouts (n, 2 hidden)."""
+        """Compute logits (n, n_outputs) of readouts (n, 2 hidden), by the head.
+
+        The head has no batch norm, so training differs from evaluation by dropout alone, which needs a
+        `key`.
+        """
         return layers.head(params, "head", embedding, self.dropout, key)
 
     def apply(
@@ -100,7 +116,11 @@ class GraphModel(Model):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Compute logits, readout and statistics of a prepared batch."""
+        """Compute logits, readout and statistics of a prepared batch.
+
+        With `train` the encoder's batch norms use the moments of the batch and update the running ones;
+        with a `key` encoder and head have dropout. Arguments as of `Model.apply`.
+        """
         nodes, new_stats = self.encode(params, stats, inputs, train, key)
         embedding = layers.mean_max(nodes)
         return Output(self.classify(params, embedding, key), embedding, new_stats)
@@ -116,7 +136,10 @@ class ConvolutionModel(GraphModel):
 
     @abstractmethod
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
-        """Draw the parameters of convolution `layer`, from `n_in` to ``hidden`` features."""
+        """Draw the parameters of convolution number `layer` (from 0), from `n_in` to ``hidden`` features.
+
+        Their names begin with ``conv<layer>.``; one is ``conv<layer>.bias``.
+        """
 
     @abstractmethod
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
@@ -129,8 +152,8 @@ class ConvolutionModel(GraphModel):
         params : dict of Tensor
         layer : int
             Number of the convolution, from 0.
-        h : Tensor of shape (n, R, F)
-            Node features; for layer 0 ``inputs["features"]``.
+        h : Tensor of shape (n, R, features)
+            Node features from the layer before; for layer 0 ``inputs["features"]``.
         inputs : dict of Tensor
             Prepared batch, which has the graph.
 
@@ -157,9 +180,10 @@ class ConvolutionModel(GraphModel):
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        """Apply convolution, batch norm, ReLU and dropout layer by layer."""
+        """Apply convolution, batch norm, ReLU and dropout layer by layer; see `GraphModel.encode`."""
         new_stats: Params = {}
         h = inputs["features"]
+        # one dropout key per convolution; the last has no dropout
         keys = [*layers.dropout_keys(key, self.depth - 1), None]
         for i, name in enumerate(self.norms()):
             h = self.convolve(params, i, h, inputs)

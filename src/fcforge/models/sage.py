@@ -46,10 +46,13 @@ class SAGE(ConvolutionModel):
         return {"mean": mean, "features": torch.cat([mean @ x, x], dim=-1)}
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """Return ``M h W_l^T + h W_r^T``, M being the matrix that averages over neighbours."""
+        """Return ``M h W_l^T + h W_r^T``, M being the matrix that averages over neighbours.
+
+        W_l is stored as ``conv<layer>.weight``, W_r as ``conv<layer>.root``.
+        """
         weight = params[f"conv{layer}.weight"]
         root = params[f"conv{layer}.root"]
-        if layer == 0:  # [M x, x] come side by side
+        if layer == 0:  # `prepare` returned [M x, x] side by side
             return layers.linear(h, torch.cat([weight, root], dim=-1))
         return torch.baddbmm(
             layers.linear(h, root), inputs["mean"], layers.linear(h, weight)

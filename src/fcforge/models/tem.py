@@ -93,7 +93,12 @@ class TEM(Model):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Compute logits; the readout is the hidden layer, pooled over ROIs."""
+        """Compute logits; the readout is the hidden layer, before its dropout.
+
+        With ``te = "nodes"`` the hidden layer has features of every ROI and is pooled over them first;
+        otherwise the inputs were pooled already. There is no batch norm: `stats` and `train` have no
+        effect. Arguments as of `Model.apply`.
+        """
         embedding = torch.relu(
             layers.linear(inputs["topology"], params["embed.weight"])
         )

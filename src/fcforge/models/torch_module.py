@@ -1,6 +1,10 @@
 """Any ``torch.nn.Module`` as a model, also of PyTorch Geometric.
 
-Such models train one lane at a time, a lane being one learner with one order of sites and one seed.
+Such models train one lane at a time, a lane being one learner with one order of sites and one seed. An
+adapter (`TorchModule`) calls the module with parameters and buffers that are passed in. Before training it
+is tried on a few simulated subjects ("the trial"), so that a module that cannot work is refused at once.
+
+Shapes: n subjects, R ROIs.
 """
 
 import copy
@@ -107,7 +111,11 @@ class TorchModule(OneLaneModel):
         return self._size  # type: ignore[attr-defined]
 
     def init(self, rng: torch.Generator) -> Params:
-        """Draw fresh parameters, seeded by `rng`."""
+        """Draw fresh parameters, seeded by `rng`.
+
+        Only trainable ones are returned; the others are part of `init_stats`.
+        """
+        # layers draw from torch's global generator: it is seeded in a fork and restored after it
         seed = int(torch.randint(2**62, (1,), generator=rng))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -125,7 +133,10 @@ class TorchModule(OneLaneModel):
         return module
 
     def init_stats(self) -> Params:
-        """Return buffers, such as running statistics, and parameters that are not trained."""
+        """Return buffers, such as running statistics, and parameters that are not trained.
+
+        These are the module's own values, not drawn anew.
+        """
         stats = {k: v.detach().clone() for k, v in self.module.named_buffers()}
         for name, value in self.module.named_parameters():
             if not value.requires_grad:
@@ -133,7 +144,10 @@ class TorchModule(OneLaneModel):
         return stats
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Compute the tensors that ``forward`` gets, as far as they do not depend on the batch."""
+        """Compute the tensors that ``forward`` gets, as far as they do not depend on the batch.
+
+        Their order in the dictionary is that of the arguments of ``forward`` (`_arguments`).
+        """
         if self.inputs == "fc":
             return {"fc": fc}
         if self.inputs == "log":
@@ -153,15 +167,19 @@ class TorchModule(OneLaneModel):
         """Call the module with these parameters and buffers, without changing the module itself.
 
         The readout is the output of the layer `readout`, taken by a forward hook. Random numbers of
-        ``forward``, such as dropout, are seeded by `key` only.
+        ``forward``, such as dropout, are seeded by `key` only. With `train` all layers are in training
+        mode, those of dropout only if there is a `key`. Arguments as of `Model.apply`.
         """
         readouts: list[Tensor] = []
 
         def keep_output(layer: nn.Module, args: Any, output: Any) -> None:
+            """Note the output of the readout layer; of several outputs the first is the readout."""
             readouts.append(output[0] if isinstance(output, tuple) else output)
 
+        # the call changes these copies in place where a layer updates its buffers
         updated = {k: v.clone() for k, v in stats.items()}
-        module = copy.copy(self.module)
+        module = copy.copy(self.module)  # its layers are still those of `self.module`
+        modes = {layer: layer.training for layer in module.modules()}
         _set_modes(module, train, key is not None)
         hook = None
         if self.readout:
@@ -177,11 +195,24 @@ class TorchModule(OneLaneModel):
         finally:
             if hook is not None:
                 hook.remove()
+            for layer, training in modes.items():
+                layer.training = training
+        # a layer that is called several times counts with its last output
         embedding = readouts[-1].flatten(1) if readouts else logits
         return Output(logits, embedding, updated)
 
     def _arguments(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the arguments of ``forward`` for a prepared batch."""
+        """Return the arguments of ``forward`` for a prepared batch.
+
+        With ``inputs = "sparse"`` the graphs of all subjects become one, as in PyTorch Geometric: ROI r of
+        subject s is node ``R s + r``.
+
+        Returns
+        -------
+        tuple of Tensor
+            With "sparse": node features (n R, R), ``edge_index`` (2, edges) with the source and the
+            target node of each edge, their weights (edges,), and the subject of each node (n R,).
+        """
         if self.inputs != "sparse":
             return tuple(inputs.values())
         x, adjacency = inputs["features"], inputs["adjacency"]
@@ -221,7 +252,7 @@ class TorchModule(OneLaneModel):
             )
         leaves = {k: v.requires_grad_() for k, v in params.items()}
         seed = torch.tensor(0, dtype=torch.int32)
-        self._call(leaves, inputs, train=True, key=seed)
+        self._call(leaves, inputs, train=True, key=seed)  # only to see that it works
         out, again = (self._call(leaves, inputs) for _ in range(2))
         alone = self._call(leaves, {k: v[:1] for k, v in inputs.items()})
         if not bool(out.logits.isfinite().all()):
@@ -246,7 +277,7 @@ class TorchModule(OneLaneModel):
                 "the scores of a subject depend on the other subjects of the batch.",
                 "Do not normalise over the batch in evaluation mode.",
             )
-        loss = out.logits.square().sum()
+        loss = out.logits.square().sum()  # any number that depends on all logits
         used = loss.requires_grad and any(
             gradient is not None
             for gradient in torch.autograd.grad(
@@ -269,7 +300,7 @@ class TorchModule(OneLaneModel):
         **mode
             `train` and `key` as in `apply`.
         """
-        given = {k: v.clone() for k, v in inputs.items()}
+        given = {k: v.clone() for k, v in inputs.items()}  # compared below
         hint = f"It is called with inputs = '{self.inputs}'."
         try:
             logits, embedding, stats = self.apply(
@@ -279,12 +310,12 @@ class TorchModule(OneLaneModel):
             problem = f"forward fails on FC of {self.n_rois} ROIs ({type(error).__name__}: {error})."
             raise self._fault(problem, hint) from error
         subjects = len(next(iter(inputs.values())))
-        right = (subjects, self.n_outputs)
+        right_shape = (subjects, self.n_outputs)
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else None
-        if shape != right:
+        if shape != right_shape:
             returned = f"shape {shape}" if shape is not None else type(logits).__name__
             raise self._fault(
-                f"forward returns {returned} for {subjects} subjects, not {right}.",
+                f"forward returns {returned} for {subjects} subjects, not {right_shape}.",
                 "Return one row of logits per subject, and nothing else.",
             )
         if not all(torch.equal(given[k], v) for k, v in inputs.items()):
@@ -299,7 +330,10 @@ class TorchModule(OneLaneModel):
         return f"model '{type(self.module).__name__}'"
 
     def _fault(self, fault: str, advice: str) -> ConfigError:
-        """Return the error for a module that cannot work."""
+        """Return the error for a module that cannot work.
+
+        `fault` is a sentence on what is wrong, `advice` one on what to do.
+        """
         return ConfigError(fault, where=self._where(), do=advice)
 
 
@@ -311,10 +345,12 @@ def _set_modes(module: nn.Module, train: bool, dropping: bool) -> None:
 
 
 def _random_fc(rois: int) -> Tensor:
-    """Return FC of a few simulated subjects."""
+    """Return FC (n, R, R) of a few simulated subjects, always the same ones."""
     rng = torch.Generator().manual_seed(0)
-    series = torch.randn(SUBJECTS, rois, 2 * rois, generator=rng)
-    series = series + torch.randn(SUBJECTS, 1, 2 * rois, generator=rng)
+    n_times = 2 * rois
+    series = torch.randn(SUBJECTS, rois, n_times, generator=rng)
+    # a signal that all ROIs share, so that correlations are not all near 0
+    series = series + torch.randn(SUBJECTS, 1, n_times, generator=rng)
     return torch.stack([torch.corrcoef(one).reshape(rois, rois) for one in series])
 
 
@@ -336,7 +372,7 @@ def module_class(candidate: Any, name: str) -> Any:
     """
     if not (isinstance(candidate, type) and issubclass(candidate, nn.Module)):
         return candidate
-    title = name
+    title = name  # in the class below `name` is the attribute itself
 
     @dataclass(frozen=True, init=False, eq=False)
     class Imported(TorchModule):
@@ -382,9 +418,16 @@ def _built(
     n_rois: int,
     n_outputs: int,
 ) -> nn.Module:
-    """Call the constructor of a module class.
+    """Return the module that a constructor builds; raise `ConfigError` if it refuses its arguments.
 
-    It gets `settings`, and ``n_rois`` and ``n_outputs`` if it has parameters of these names.
+    Parameters
+    ----------
+    candidate : callable
+        Usually a subclass of ``torch.nn.Module``.
+    settings : mapping
+        Its keyword arguments, from the config.
+    n_rois, n_outputs : int
+        Passed as well if the constructor has parameters of these names.
     """
     sizes = {"n_rois": n_rois, "n_outputs": n_outputs}
     accepted = inspect.signature(candidate).parameters

@@ -22,10 +22,12 @@ def attend(
 
     .. math:: \mathrm{softmax}_{j \in N(i) \cup \{i\}} (q_i \cdot k_j / \sqrt{c}) \, v_j
 
+    for ROI i, summed over j, in every head by itself.
+
     Parameters
     ----------
     query, keys, values : Tensors of shape (n, R, heads * c)
-        c features per head.
+        q, k and v, with c features per head.
     blocked : Tensor of shape (n, R, R)
         0 for pairs that may attend, -inf for others, by `fcforge.graphs.attention_mask`.
     heads : int
@@ -92,9 +94,13 @@ class GraphTransformer(AttentionModel):
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        """Embed nodes and coordinates, then apply the blocks of attention and feed-forward network."""
+        """Embed nodes and coordinates, then apply the blocks of attention and feed-forward network.
+
+        Arguments and results as of `GraphModel.encode`.
+        """
         new_stats = {}
-        keys = layers.dropout_keys(key, 2 * self.depth)
+        keys = layers.dropout_keys(key, 2 * self.depth)  # two updates per block
+        # the norm can add the bias of the layer before; here every layer has added its own
         zero = torch.zeros_like(params["place.bias"])
 
         def add_and_norm(h: Tensor, update: Tensor, norm: str, number: int) -> Tensor:

@@ -107,16 +107,18 @@ class Adam(NamedTuple):
             New state.
         """
         t = self.t + 1
-        # bias corrections folded into two scalars: one fused pass per tensor
+        # The bias corrections 1 - beta^t of both moments are folded into two scalars: the learning rate
+        # divided by the first, and the factor of sqrt(v), one over the root of the second.
         # (expm1: in float32, 1 - 0.999 is off by 5e-5)
         rate = self.factor * (lr / -torch.expm1(t * math.log(BETA1)))
         root = torch.rsqrt(-torch.expm1(t * math.log(BETA2)))
-        flat = flatten(grads)
+        gradient = flatten(grads)
         p = flatten(params)
+        no_clip = math.isinf(clip)
         if fused.fits(p):
-            shrink = torch.ones_like(t) if math.isinf(clip) else clip_factor(flat, clip)
+            shrink = torch.ones_like(t) if no_clip else clip_factor(gradient, clip)
             new, m, v = fused.adam(
-                (p, flat, self.m, self.v),
+                (p, gradient, self.m, self.v),
                 (shrink, rate, root),
                 weight_decay,
                 BETA1,
@@ -124,8 +126,9 @@ class Adam(NamedTuple):
                 EPS,
             )
             return unflatten(new, params), Adam(m, v, t, self.factor)
-        flat = flat if math.isinf(clip) else flat * clip_factor(flat, clip)
-        g = torch.add(flat, p, alpha=weight_decay)
+        if not no_clip:
+            gradient = gradient * clip_factor(gradient, clip)
+        g = torch.add(gradient, p, alpha=weight_decay)
         m = torch.lerp(self.m, g, 1 - BETA1)
         v = torch.addcmul(self.v * BETA2, g, g, value=1 - BETA2)
         new = p - rate * m / (v.sqrt() * root + EPS)

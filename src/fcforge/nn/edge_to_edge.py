@@ -43,7 +43,9 @@ def edge_to_edge(params: Params, name: str, x: Tensor) -> Tensor:
 
     .. math:: y_{oij} = \sum_{ck} r_{ock} x_{cik} + \sum_{ck} s_{ock} x_{ckj} + b_o
 
-    with input channels c, output channels o, row weights r, column weights s and bias b.
+    for the edge of ROIs i and j, with input channels c, output channels o, row weights r
+    (``name.row.weight``), column weights s (``name.col.weight``) and b the sum of both biases. The first
+    sum runs over the edges of ROI i, the second over those of ROI j.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ def edge_to_edge(params: Params, name: str, x: Tensor) -> Tensor:
     -------
     Tensor of shape (n, c_out, R, R)
     """
-    by_row = x.transpose(1, 2).flatten(2)
+    by_row = x.transpose(1, 2).flatten(2)  # (n, R, c_in * R): all edges of each ROI
     row = affine(params, f"{name}.row", by_row).transpose(1, 2)
     by_column = x.permute(0, 3, 1, 2).flatten(2)
     column = affine(params, f"{name}.col", by_column).transpose(1, 2)

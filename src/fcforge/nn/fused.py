@@ -94,7 +94,8 @@ def adam(vectors: Sequence[Tensor], scalars: Sequence[Tensor], *numbers: float) 
     vectors : sequence of Tensor of shape (P,)
         Parameters, gradients, first and second moments.
     scalars : sequence of Tensor of shape ()
-        Factor of the gradients, rate, factor of the root of the second moment.
+        Factor that clips the gradients, learning rate with the bias correction of the first moment,
+        factor of the root of the second moment that corrects its bias.
     numbers : float
         Weight decay, both betas, epsilon.
 
@@ -148,7 +149,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         n = x.shape[0]
-        parts = 4 if n % 4 == 0 and n >= MANY_ROWS else 1
+        parts = 4 if n % 4 == 0 and n >= MANY_ROWS else 1  # one sum for each
         rows = (parts, n // parts)
         weight_grads = grad.unflatten(0, rows).mT @ x.unflatten(0, rows)
         return grad @ weight, weight_grads.sum(0)
@@ -164,7 +165,23 @@ class _OfLanes(torch.autograd.Function):
     def vmap(
         cls, info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[Any, Any]:
-        """Apply the operation to mapped arguments (``torch.autograd.Function.vmap``)."""
+        """Apply the operation to mapped arguments, as ``torch.autograd.Function.vmap`` prescribes.
+
+        Parameters
+        ----------
+        info
+            Its ``batch_size`` is the number of lanes that vmap maps over.
+        in_dims : tuple of int or None
+            Dimension of each argument that is mapped over; None for one that all lanes share.
+        *args
+            Arguments of ``forward``. Tensors have a first dimension for lanes besides the mapped one.
+
+        Returns
+        -------
+        out : Tensor or tuple of Tensor
+        out_dims : int or tuple of int
+            The dimension of each result that is mapped over: always 0.
+        """
         size = info.batch_size
         merged = []
         for value, dim in zip(args, in_dims, strict=True):
@@ -244,10 +261,13 @@ class _NormReluDropout(_OfLanes):
         _, *moments = output
         ctx.mark_non_differentiable(*moments)
         ctx.dropped = inputs[7]
-        ctx.save_for_backward(*inputs[:4], *moments[:2])
+        h, weight, bias, key = inputs[:4]
+        mean, inverse_sd = moments[:2]
+        ctx.save_for_backward(h, weight, bias, key, mean, inverse_sd)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         saved = *ctx.saved_tensors, ctx.dropped, ROWS
         gradients = _KernelWithoutGradient.apply("backward", grad, *saved)
+        # of h, weight and bias; the seven arguments after them have no gradient
         return (*gradients, *[None] * 7)

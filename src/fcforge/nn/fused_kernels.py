@@ -3,8 +3,9 @@
 A lane is one of the networks that train at the same time. Arrays are contiguous, of shape
 (lanes, n, F) or (lanes, F): n rows, F features. Functions with ``triton.jit`` are kernels; their
 arguments are pointers to arrays, and many instances of a kernel ("programs") run at once. A program
-works on one chunk of ROWS rows of one lane; BLOCK is F rounded up to a power of two, as Triton
-needs. Places are offsets into an array; a mask says which places exist.
+works on one chunk of rows of one lane: ROWS rows, or four times ROWS in kernels that go through their
+chunk in four parts (`_part`). BLOCK is F rounded up to a power of two, as Triton needs. Places are
+offsets into an array; a mask says which places exist.
 
 The dropout mask is a hash of the lane's key and a value's position (`randomness.keep_mask`). One
 hash of 32 bits serves four positions, one in each quarter of the array: ``quarter`` is the length of
@@ -95,8 +96,12 @@ def _combine(
     """Compute the moments of all rows of a lane from those of its chunks, by Chan's rule.
 
     Stores mean and inverse standard deviation, and the running statistics after this batch as
-    `layers.normalise` defines them. `part` and `m2` are what `_moments` stored.
+    `layers.normalise` defines them. `part` and `m2` are the means and the sums of squared deviations
+    that `_moments` stored. `unbiased` is n / (n - 1), which turns a population variance into a sample
+    variance. TILE is the number of chunks that are loaded at once.
     """
+    # A lane's mean is that of its chunks, weighted by their rows. Its sum of squares is that within
+    # chunks, plus that of the chunks' means around the lane's.
     lane = tl.program_id(0)
     col = tl.arange(0, BLOCK)
     total = tl.zeros([TILE, BLOCK], tl.float32)
@@ -133,9 +138,10 @@ def _combine(
 
 @triton.jit
 def _words(key, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
-    """Return the hashes (ROWS, BLOCK) for this program's rows of all four quarters.
+    """Return the hashes (ROWS, BLOCK) of this program's rows in the first quarter, and the lane's key.
 
-    Also returns the lane's key.
+    Each of the four bytes of a hash decides on one position, in the first to the fourth quarter. They
+    are used only where the rows are divisible by four (SHARED in `_part`).
     """
     lane_key = tl.load(key + tl.program_id(1))
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -180,7 +186,9 @@ def _part(
     """Normalise part q (of four) of this program's rows.
 
     With SHARED (n is divisible by four) the four parts lie in the four quarters of the rows. One
-    hash then serves all four, and hashes are the main cost of a pass beside reading memory.
+    hash then serves all four, and hashes are the main cost of a pass beside reading memory. `m`, `r`,
+    `w` and `b` are mean, inverse standard deviation, scale and shift from `_columns`, `words` and `key`
+    come from `_words`.
 
     Returns places in (lanes, n, F), which of them exist, the normalised values, these after scale
     and shift, and whether a value passes ReLU and dropout.
@@ -466,7 +474,8 @@ def _launch(
     numbers : tuple
         n, quarter, dropped, scale.
     sizes : dict
-        Constants at compile time.
+        Constants at compile time. ROWS is a quarter of `rows`, because a program goes through its rows
+        in four parts (`_part`).
     """
     lanes, n, width = h.shape
     numbers = (n, triton.cdiv(n * width, 4), dropped, 256.0 / (256 - dropped))
@@ -538,7 +547,17 @@ def backward(
     dropped: int,
     rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of h, weight and bias; `grad` is that of the output of `forward`."""
+    """Return the gradients of h, weight and bias.
+
+    Parameters
+    ----------
+    grad : Tensor of shape (lanes, n, F)
+        Gradient of the output of `forward`.
+    h, weight, bias, key, dropped, rows
+        As for `forward`.
+    mean, inverse_sd : Tensor of shape (lanes, F)
+        Moments of the batch, as `forward` returns them.
+    """
     grid, numbers, sizes = _launch(h, dropped, rows)
     lanes, _, width = h.shape
     arrays = [x.contiguous() for x in (mean, inverse_sd, weight, bias, key)]

@@ -88,14 +88,17 @@ def affine(params: Params, name: str, x: Tensor) -> Tensor:
 
 
 def layer_norm(params: Params, name: str, x: Tensor) -> Tensor:
-    """Normalise the last axis of x, then scale and shift it by layer `name` (`init_norm`)."""
+    """Normalise the last axis of x to mean 0 and variance 1, then scale and shift it.
+
+    `params` has the scale ``name.weight`` and the shift ``name.bias`` (`init_norm`).
+    """
     weight = params[f"{name}.weight"]
     bias = params[f"{name}.bias"]
     return torch.nn.functional.layer_norm(x, weight.shape, weight, bias)
 
 
 def dropout(x: Tensor, p: float, key: Key) -> Tensor:
-    """Set shares of x to 0 and scale the rest, so that the mean stays.
+    """Set random values of x to 0 and scale the others up, so that the expected value stays.
 
     Parameters
     ----------
@@ -121,7 +124,8 @@ def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
     n : int
         Number of keys.
     first : int
-        Number of the first layer; layers of different numbers have different keys.
+        Number of the first of these layers in the network: a layer's key depends on `key` and on its
+        number, so that no two layers have the same mask.
 
     Returns
     -------
@@ -216,7 +220,7 @@ def norm_relu_dropout(
     stats : dict
         Running statistics after this batch.
     """
-    if not train or not fused.fits(h):
+    if not train or not fused.fits(h):  # `fits` asks for a GPU with Triton
         h, new = normalise(h, offset, params, stats, name, train)
         return dropout(torch.relu(h), p, key), new
     weight = params[f"{name}.weight"]
@@ -280,19 +284,24 @@ def head(params: Params, name: str, x: Tensor, p: float, key: Key) -> Tensor:
 
     Parameters
     ----------
-    params : dict
-        Layers ``name.0``, ``name.1``, ... as made by `init_head`.
+    params : dict of Tensor
+        Parameters of the whole network, those of this part among them.
+    name : str
+        The layers are called ``name.0``, ``name.1``, ... as made by `init_head`.
     x : Tensor of shape (n, in)
+        Input of the first layer, such as the readout.
     p : float
-        Dropout after each hidden layer.
-    key : int32 scalar or None (no dropout)
+        Probability that dropout after a hidden layer drops a value.
+    key : int32 scalar or None
+        Random key of the training step; None: no dropout.
 
     Returns
     -------
     Tensor of shape (n, out)
     """
     depth = sum(k.startswith(f"{name}.") and k.endswith(".weight") for k in params)
-    for i, layer_key in enumerate([*dropout_keys(key, depth - 1, HEAD_KEYS), None]):
+    keys = [*dropout_keys(key, depth - 1, HEAD_KEYS), None]  # the last layer has none
+    for i, layer_key in enumerate(keys):
         x = affine(params, f"{name}.{i}", x)
         x = dropout(torch.relu(x), p, layer_key) if i < depth - 1 else x
     return x
