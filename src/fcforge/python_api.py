@@ -158,6 +158,7 @@ def run(
     with ExitStack() as stack:
 
         def temporary_folder() -> Path:
+            """Make a folder that is deleted when the experiment has ended."""
             return Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
         origin = Path("experiment")  # paths of a mapping start at the current folder
@@ -185,7 +186,8 @@ def run(
         further = [_learner_table(learner) for learner in learners]
         config["learner"] = [*config.get("learner", ()), *further]
         prepared = prepare(parse_experiment(config, origin))
-        # One job trains in this process, so that estimator objects work and scripts need no guard.
+        # One job trains one lane after another in this process, so that estimator objects work and scripts
+        # need no guard. None leaves the choice to `run_experiment`: processes on a CPU, many lanes on a GPU.
         lanes_at_once = 1 if jobs == 1 and device == "cpu" else None
         root = out if out is not None else temporary_folder()
         with training_store(prepared, root) as store:
@@ -201,7 +203,15 @@ def run(
 
 
 def _write_arrays(path: Path, fc: Any, y: Any, site: Any, subject_id: Any) -> None:
-    """Write arrays as an .npz that the dataset ``folder`` reads."""
+    """Write arrays as an .npz that the dataset ``folder`` reads.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    fc, y, site, subject_id
+        As for `run`. Without ids subjects are numbered from 1.
+    """
     if y is None or site is None:
         raise ConfigError(
             "arrays need y and site.",

@@ -163,7 +163,19 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         first: bool,
         classes: Any = None,
     ) -> Self:
+        """Learn the subjects of one call of `fit` or `partial_fit`.
+
+        Parameters
+        ----------
+        X, y, site, covariates, sample_weight
+            As in `fit`.
+        first : bool
+            Whether to learn from scratch.
+        classes : sequence, optional
+            As in `partial_fit`.
+        """
         numbers, labels = self._checked(X, y, first)
+        # `ordered` has the classes in the order of the model (controls first), `known` sorted
         ordered = self._ordered_classes(labels, classes) if first else self._labels
         known = people.require_classes(labels, np.unique(ordered))
         if self.positive is not None and len(known) == 2:
@@ -196,6 +208,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         """Warn if all people of the first call, or of one with several classes, get one class."""
         predicted = np.unique(self.predict(X, covariates)).tolist()
         learned = np.unique(labels).tolist()
+        # people of a later site with a single class may all be given that class rightly
         if len(predicted) > 1 or (len(learned) < 2 and self._n_seen > len(labels)):
             return
         if len(learned) < 2:
@@ -254,7 +267,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         X, covariates
             As in `fit`.
         """
-        odds = self._scores(X, covariates)
+        odds = self._scores(X, covariates)  # in the order of the model, `_labels`
         if odds.ndim == 2:
             return odds[:, np.argsort(self._labels)]
         return odds if self._labels[1] == self.classes_[1] else -odds

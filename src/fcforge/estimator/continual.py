@@ -193,7 +193,7 @@ class ContinualEstimator(Fitted, ABC):
         if weight is not None and not weight.all():
             subjects = subjects.select(weight > 0)
             fc = subjects.fc
-        hashes = {} if first else self._site_of_scan
+        hashes = {} if first else self._site_of_scan  # site of each scan by its hash
         if self.features == "fc":
             hashes = people_module.require_new_people(
                 subjects, hashes, named=site is not None
@@ -212,6 +212,7 @@ class ContinualEstimator(Fitted, ABC):
         self._n_seen = n_before + len(fc)
         if self.features == "any":
             p = X.shape[1]
+            # the mean of the columns themselves, which the mean of the made-up FC does not encode
             columns_sum = fc_as_numbers(fc, p).sum(0)
             if n_before:
                 columns_sum += n_before * fc_as_numbers(self.mean_fc_[None], p)[0]
@@ -366,8 +367,14 @@ class ContinualEstimator(Fitted, ABC):
     ) -> Explanation:
         """Return the contributions of the edges of scans to the scores of `model`.
 
-        `model` is an `ExplainedModel`; the other parameters are those of
-        `ForgeClassifier.explain`.
+        Parameters
+        ----------
+        model : ExplainedModel
+            The model with the output to explain.
+        X, covariates, atlas, reference, stability
+            As in `ForgeClassifier.explain`.
+        positive : str
+            Name of the class that positive contributions speak for.
         """
         fc = self._scans(X)
         columns = people_module.columns_of(covariates, len(fc))
@@ -410,7 +417,16 @@ class ContinualEstimator(Fitted, ABC):
     def _explain_columns(self, X: Any, output: int, positive: str) -> ColumnExplanation:
         """Return the contributions of the columns of X to one output, with ``features="any"``.
 
-        `positive` names the class that positive contributions speak for.
+        The p columns are the first p edges of made-up FC (`numbers_as_fc`), whose further edges are 0.
+
+        Parameters
+        ----------
+        X
+            As in `fit`.
+        output : int
+            Number of the model's output.
+        positive : str
+            Name of the class that positive contributions speak for.
         """
         fc = self._scans(X)
         reference, _ = self._reference()
@@ -422,7 +438,7 @@ class ContinualEstimator(Fitted, ABC):
         return ColumnExplanation(
             names=tuple(map(str, names)),
             contribution=attribution.contribution[:, :p],
-            slope=attribution.slope[:, :p] * COLUMN_SCALE,
+            slope=attribution.slope[:, :p] * COLUMN_SCALE,  # by x: Fisher z is 0.2 x
             values=fc_as_numbers(fc, p),
             reference=fc_as_numbers(reference[None], p)[0],
             score=attribution.score,
@@ -447,11 +463,9 @@ class ContinualEstimator(Fitted, ABC):
             name = self._part_name("model")
             raise AttributeError(f"model '{name}' has no coef_: it is not linear.")
         weight, bias = weights
-        return (
-            (weight[:, : self.n_features_in_], bias)
-            if self.features == "any"
-            else weights
-        )
+        if self.features == "any":  # made-up FC has edges beyond the columns
+            weight = weight[:, : self.n_features_in_]
+        return weight, bias
 
     # -- files -------------------------------------------------------------------------------------
     def save(self, path: str | Path, *, allow_real_subjects: bool = False) -> None:
@@ -493,6 +507,7 @@ class ContinualEstimator(Fitted, ABC):
     def _header(self) -> storage.FileHeader:
         """Return everything that a file holds beside the arrays."""
         model: TrainedModel = self.model_
+        # the seed that was used, in place of a random_state that may be a generator
         parameters = {
             **self.get_params(deep=False),
             "seed": model.seed,
@@ -554,7 +569,7 @@ class ContinualEstimator(Fitted, ABC):
             "parameter", [*header.parameters, *params], parameters, where=str(path)
         )
         stored = dict(header.parameters)
-        if isinstance(stored.get("class_weight"), list):
+        if isinstance(stored.get("class_weight"), list):  # pairs (`_as_pairs`)
             stored["class_weight"] = dict(map(tuple, stored["class_weight"]))
         estimator = cls(**{**stored, **params})
         estimator.model_ = model

@@ -97,11 +97,11 @@ def _require_a_pattern(X: np.ndarray) -> None:
     X : ndarray of shape (n, p)
         Vectorised edges.
     """
-    if len(X) < 5:
+    if len(X) < 5:  # too few to tell
         return
-    level = float((X.mean(axis=0) ** 2).mean())
-    power = float(np.linalg.norm(X)) ** 2 / X.size
-    spread = max(power - level, 0.0)
+    level = float((X.mean(axis=0) ** 2).mean())  # squared mean, averaged over edges
+    power = float(np.linalg.norm(X)) ** 2 / X.size  # mean square
+    spread = max(power - level, 0.0)  # variance over people, averaged over edges
     if math.sqrt(level) < 0.1 * math.sqrt(spread / len(X)):
         raise InputError("the mean of X over people is zero in every edge.", do=NOT_FC)
 
@@ -185,13 +185,13 @@ def refuse_missing_values(X: Any) -> None:
 
 def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
     """Return the FC of each matrix; with "auto" all are time series unless all look like FC."""
-    series = kind == "auto" and not all(looks_like_fc(m) for m in matrices)
+    guessed_series = kind == "auto" and not all(looks_like_fc(m) for m in matrices)
     if kind == "auto":
-        kind = "timeseries" if series else "fc"
+        kind = "timeseries" if guessed_series else "fc"
     fc_matrices = []
     for i, matrix in enumerate(matrices):
         with as_input_error(f"X[{i}]"):
-            if series:
+            if guessed_series:  # what the user states to be series is not questioned
                 refuse_transposed(matrix)
             fc_matrices.append(to_fc(matrix, kind))
     if kind == "timeseries":

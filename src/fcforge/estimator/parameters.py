@@ -131,7 +131,16 @@ class LearnerParameters(ReadsFC):
         return self
 
     def _part_settings(self, part: str) -> dict[str, Any]:
-        """Return the settings of a part by name: those given, and the defaults of all others."""
+        """Return the settings of a part by name: those given, and the defaults of all others.
+
+        A model that was given as an object counts its own settings as given. Of a name that is not registered
+        the defaults are unknown.
+
+        Parameters
+        ----------
+        part : str
+            A key of `PARTS`.
+        """
         parameter, registry, hidden = PARTS[part]
         held = getattr(self, parameter)
         given = dict(held) if isinstance(held, Mapping) else {}
@@ -162,9 +171,9 @@ class LearnerParameters(ReadsFC):
             if self._own_module is not None:
                 return TorchModule.name
             return self._usual_model(method) if self.model is None else str(self.model)
-        if self.generator is not None or not self._needs_generator(method):
-            return "" if self.generator is None else self.generator
-        return GENERATOR
+        if self.generator is not None:
+            return self.generator
+        return GENERATOR if self._needs_generator(method) else ""
 
     @property
     def _own_module(self) -> dict[str, Any] | None:
@@ -211,12 +220,15 @@ class LearnerParameters(ReadsFC):
         model = self._part_name("model")
         if self.features == "any" and model not in (LINEAR, "mlp"):
             raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
-        params = {**self._model_features(), **(self.model_params or {})}
+        # Settings of the model below those of the user: of a module its own, else the features of FC that the
+        # method asks for, else those that are usual for the model.
+        defaults = self._model_features()
         known = _known(METHODS, method)
         if known is not None and known.features and self.features == "fc":
-            params = {"features": known.features, **(self.model_params or {})}
+            defaults = {"features": known.features}
         if self._own_module is not None:
-            params = {**self._own_module, **(self.model_params or {})}
+            defaults = self._own_module
+        params = {**defaults, **(self.model_params or {})}
         spec = LearnerSpec(
             Component(method, dict(self.method_params or {})),
             Component(model, params),
@@ -275,12 +287,13 @@ class LearnerParameters(ReadsFC):
     def _fixed_seed(self) -> int | None:
         """Return the seed of the parameters, or None if every fit draws its own."""
         if self.seed is not None:
-            if self.random_state not in (0, self.seed):
+            if self.random_state not in (0, self.seed):  # 0 is its default
                 message = (
                     f"seed={self.seed} and random_state={self.random_state} differ."
                 )
                 raise ConfigError(message, do="Give one of them.")
             return int(self.seed)
+        # None, or a RandomState, from which every fit draws
         if self.random_state is None or hasattr(self.random_state, "randint"):
             return None
         check_random_state(self.random_state)  # refuses what is no seed

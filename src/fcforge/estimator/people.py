@@ -50,10 +50,11 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     if values.shape != (n,):
         message = f"site has shape {values.shape}, but X has {n} subjects."
         raise InputError(message, do=f"Give one name, or an array of shape ({n},).")
-    names = [whole(_as_text(value)) for value in values]
+    names = [whole(_as_text(value)) for value in values]  # 1.0 is named "1"
     for place, name in enumerate(names):
         number = isinstance(values[place], (float, np.floating))
-        if is_missing(name) or (number and "." in name) or name in ("True", "False"):
+        is_fraction = number and "." in name
+        if is_missing(name) or is_fraction or name in ("True", "False"):
             message = (
                 f"site[{place}] is {values[place]!r}, which is not the name of a site."
             )
@@ -82,7 +83,7 @@ def compare_site_names(names: Iterable[str], before: Iterable[str]) -> None:
     every = list({**known, **dict.fromkeys(names)})
     _refuse_spellings("site", every)
     pair = first_look_alikes(every)
-    if pair and not known.keys() >= set(pair):
+    if pair and not known.keys() >= set(pair):  # else an earlier call has warned
         message = f"The sites {pair[0]!r} and {pair[1]!r} look alike, and are learned as two sites."
         hint = "If they are one, give both the same name."
         warnings.warn(f"{message} {hint}", stacklevel=5)
@@ -334,7 +335,7 @@ def require_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 def coded(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Return the position (n,) of each label among the classes of a model, controls first."""
-    order = np.argsort(classes)
+    order = np.argsort(classes)  # searchsorted needs sorted classes; `order` leads back
     return order[np.searchsorted(classes[order], labels)]
 
 

@@ -91,6 +91,15 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         *,
         first: bool,
     ) -> Self:
+        """Learn the subjects of one call of `fit` or `partial_fit`.
+
+        Parameters
+        ----------
+        X, y, site, covariates, sample_weight
+            As in `fit`.
+        first : bool
+            Whether to learn from scratch.
+        """
         if self.positive is not None:
             message = "positive= is for classes; the target is a number."
             raise ConfigError(message, do="Leave it out.")
@@ -131,7 +140,8 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
     def coef_(self) -> np.ndarray:
         """Weights (n_features,) of a linear model, in the unit of y."""
         low, high = self.target_.limits
-        return self._linear_weights()[0][0] * (high - low) / 2
+        weights = self._linear_weights()[0][0]  # of y scaled to -1 to 1
+        return weights * (high - low) / 2
 
     @property
     def intercept_(self) -> float:

@@ -55,6 +55,7 @@ def edge_stability(
     tasks = []
     for pair in pairs.split(np.zeros(len(values)), values):
         for half in pair:
+            # None, or one name for all people, has no dimension
             sites_of_half = site if np.ndim(site) == 0 else np.asarray(site)[half]
             part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
             tasks.append(

@@ -197,6 +197,7 @@ def read(path: Path) -> tuple[FileHeader, TrainedModel, Tensor | None]:
 def _header(data: bytes) -> Any:
     """Return the JSON of the header; `DataError` if there is none."""
     try:
+        # safetensors: 8 bytes with the length of the header, the header as JSON, the arrays
         size = int.from_bytes(data[:8], "little")
         outer = json.loads(data[8 : 8 + size])
         header = json.loads(outer["__metadata__"][HEADER])
@@ -302,6 +303,7 @@ def _lane(model: TrainedModel, arrays: dict[str, Tensor]) -> Lane:
         if lane.named().keys() != arrays.keys():
             raise DataError("it holds arrays that its method does not have.")
         for name, rows in rows_of(lane.state).items():
+            # -1 is an empty slot
             in_range = rows.numel() == 0 or (
                 int(rows.min()) >= -1 and int(rows.max()) < len(model.remembered)
             )
@@ -309,6 +311,7 @@ def _lane(model: TrainedModel, arrays: dict[str, Tensor]) -> Lane:
                 raise DataError(
                     f"array '{name}' points to subjects that are not there."
                 )
+        # trial scores of two scans without connectivity
         scores = class_scores(learner, lane, torch.eye(model.n_rois).expand(2, -1, -1))
     except FCForgeError:
         raise

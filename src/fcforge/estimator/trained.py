@@ -157,6 +157,7 @@ class TrainedModel:
         target : Target
         n_rois, seed : int
         """
+        # An estimator has no public subjects: methods that need a base model are refused here.
         learner = build_learner(
             learner_spec, n_rois, has_base_model=False, target=target
         )
@@ -339,7 +340,9 @@ class TrainedModel:
             else:
                 by_scan = [scores(scan) for scan in scans.split(1)]
         columns = (self.target.outputs,) if self.target.kind == "more classes" else ()
-        return np.concatenate([*by_scan, np.zeros((0, *columns))]) / self.temperature
+        # gives the result its shape if there is no scan
+        no_scores = np.zeros((0, *columns))
+        return np.concatenate([*by_scan, no_scores]) / self.temperature
 
     def scored(self, output: int = 1) -> ScoredModel:
         """Return the score of one output in double precision, for explanations.
@@ -356,6 +359,7 @@ class TrainedModel:
         temperature = self.temperature
 
         def score(fc: Tensor) -> Tensor:
+            """Return the score (m,) of FC (m, R, R): a number in its unit, or log odds."""
             logits = learner.method.logits(
                 learner.model, lane, learner.model.prepare(fc)
             )
@@ -364,6 +368,7 @@ class TrainedModel:
             others = [k for k in range(logits.shape[1]) if k != output]
             return (logits[:, output] - logits[:, others].logsumexp(1)) / temperature
 
+        # a difference of the network's own logits: with more classes logsumexp is not linear
         plain = type(learner.method).logits is Method.logits and self.target.outputs < 3
         return Scorer.of(learner.model, score, plain=plain)
 
@@ -374,8 +379,8 @@ class TrainedModel:
         the logits.
         """
         learner = self.learner
-        plain = type(learner.method).logits is Method.logits
-        if not (plain and isinstance(learner.model, Linear)):
+        own_logits = type(learner.method).logits is Method.logits
+        if not (own_logits and isinstance(learner.model, Linear)):
             return None
         params = self.trained_lane.params
         scale = self.temperature

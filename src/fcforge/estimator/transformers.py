@@ -292,7 +292,8 @@ class ConfoundRemover(_OfSubjects):
             )
         with as_input_error():
             columns = _columns(covariates, names, len(X))
-            self.confounds_ = Confounds.fit(X, columns, names, 0.0)
+            # columns of X are not computed from shrunk FC
+            self.confounds_ = Confounds.fit(X, columns, names, shrink=0.0)
         return self
 
     def transform(self, X: Any, covariates: Any = None) -> np.ndarray:
@@ -354,8 +355,8 @@ class SiteHarmoniser(_OfSubjects):
         X = self._numbers(X, reset=True)
         names = _sites(site, len(X))
         self._covariates = tuple(columns_of(covariates, len(X)))
-        d = self._design_to_keep(covariates, X)
-        code = None
+        kept_design = self._design_to_keep(covariates, X)
+        code = None  # 1 for patients, if their difference from controls is kept
         if y is not None and self.keep_diagnosis:
             y = np.asarray(y)
             known = np.unique(y)
@@ -367,7 +368,7 @@ class SiteHarmoniser(_OfSubjects):
             code = (y == positive_class(known, None)).astype(float)
         with as_input_error():
             check_names("way with unseen sites", [self.unseen], get_args(Unseen))
-            self.effects_ = SiteEffects.fit(X, names, d, code, self.how)
+            self.effects_ = SiteEffects.fit(X, names, kept_design, code, self.how)
         return self
 
     def _design_to_keep(self, covariates: Any, X: np.ndarray) -> np.ndarray:
@@ -389,12 +390,13 @@ class SiteHarmoniser(_OfSubjects):
         check_is_fitted(self, "effects_")
         X = self._numbers(X, reset=False)
         names = _sites(site, len(X))
-        d = self._design_to_keep(covariates, X)
+        kept_design = self._design_to_keep(covariates, X)
         out = X.copy()
         with as_input_error():
             for name in set(names):
                 mine = names == name
-                out[mine] = self.effects_.remove(X[mine], d[mine], name, self.unseen)
+                kept = kept_design[mine]
+                out[mine] = self.effects_.remove(X[mine], kept, name, self.unseen)
         return out
 
 
