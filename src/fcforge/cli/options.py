@@ -67,7 +67,7 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
     callable
         Command for typer, with a keyword parameter for every field of the request.
     """
-    request = next(iter(get_type_hints(work).values()))
+    request, *_ = get_type_hints(work).values()  # the type of its one parameter
     hints = get_type_hints(request)
     parameters = [_parameter(field, hints[field.name]) for field in fields(request)]
 
@@ -77,6 +77,7 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
+    # typer makes the command by a class of its own where an option takes several words
     several = frozenset(
         _flag(field) for field in fields(request) if field.metadata.get("several")
     )
@@ -97,7 +98,9 @@ def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
     It is a positional argument if the field's metadata has a metavar, else an option. `hint` is
     the type of the field.
     """
-    metadata = dict(field.metadata)
+    metadata = dict(
+        field.metadata
+    )  # what remains of it are keyword arguments for typer
     metadata.pop("only", None)
     metadata.pop("several", None)
     names = []

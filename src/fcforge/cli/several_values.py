@@ -130,15 +130,21 @@ def _move_positional(
     options : Options
     """
     missing = max(options.required - n_positional, 0)
-    level_given = n_positional > options.required
-    for values in sorted(lists, key=lambda v: v.words[-1:] in ([x] for x in LEVELS)):
-        ends_in_level = bool(values.words) and values.words[-1] in LEVELS
-        n_moved = missing + (ends_in_level and not level_given)
+    level_given = n_positional > options.required  # the level is not required
+    for values in sorted(lists, key=_ends_in_level):  # those that end in a level last
+        ends_in_level = _ends_in_level(values)
+        level_to_move = ends_in_level and not level_given
+        n_moved = missing + int(level_to_move)
         is_last = values is lists[-1]
         if n_moved and len(values.words) > n_moved and (ends_in_level or is_last):
             values.positional.extend(values.words[-n_moved:])
             del values.words[-n_moved:]
             return
+
+
+def _ends_in_level(values: _ValueList) -> bool:
+    """Return whether the last value of an option is a level of BIDS Apps."""
+    return bool(values.words) and values.words[-1] in LEVELS
 
 
 class SeveralValues(TyperCommand):

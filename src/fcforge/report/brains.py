@@ -32,7 +32,7 @@ class Dot(NamedTuple):
 
     Attributes
     ----------
-    place : int
+    roi : int
         Number of the ROI in the atlas.
     colour : str
         CSS colour.
@@ -42,7 +42,7 @@ class Dot(NamedTuple):
         Shown at the pointer.
     """
 
-    place: int
+    roi: int
     colour: str
     size: float
     text: str
@@ -97,7 +97,7 @@ def glass_brain(
         _view(outlines()[name], places[:, [across, up]], dots, edges, caption)
         for name, (across, up, caption) in VIEWS.items()
     )
-    texts = {dot.place: printable(dot.text) for dot in dots}
+    texts = {dot.roi: printable(dot.text) for dot in dots}
     # once for all views, and without the spaces of JSON: a page has thousands of dots
     rois = json.dumps(texts, separators=(",", ":"), ensure_ascii=False)
     box = (
@@ -113,7 +113,18 @@ def _view(
     edges: Sequence[Edge],
     caption: str,
 ) -> Markup:
-    """Return one projection: outline, edges and dots, from coordinates (n, 2) in its plane in mm."""
+    """Return one projection: outline, edges and dots.
+
+    Parameters
+    ----------
+    outline : ndarray of shape (m, 2)
+        Corners of the brain's outline in this plane, in mm.
+    places : ndarray of shape (n_rois, 2)
+        Centres of the ROIs in this plane, in mm.
+    dots, edges
+        As in `glass_brain`.
+    caption : str
+    """
     lower = np.minimum(outline.min(axis=0), places.min(axis=0, initial=0)) - MARGIN_MM
     upper = np.maximum(outline.max(axis=0), places.max(axis=0, initial=0)) + MARGIN_MM
     width, height = upper - lower
@@ -125,7 +136,7 @@ def _view(
         line = f"M{_path(centres[[edge.first, edge.second]])}"
         parts.append(_edge(edge, line))
     for dot in dots:
-        x, y = centres[dot.place]
+        x, y = centres[dot.roi]
         parts.append(_dot(dot, x, y))
     svg = '<figure><svg viewBox="0 0 {:.0f} {:.0f}">{}</svg><figcaption class="small">{}</figcaption></figure>'
     return Markup(svg).format(width, height, Markup("").join(parts), caption)
@@ -191,7 +202,7 @@ def _around(systems: Sequence[str]) -> tuple[np.ndarray, float]:
     step = (2 * np.pi - gaps * len(rank)) / len(group)
     angles = np.empty(len(group))
     angles[order] = (np.arange(len(group)) + 0.5) * step + gaps * group[order]
-    return angles, 0.46 * step
+    return angles, 0.46 * step  # less than half a step: thin gaps between ROIs
 
 
 def _edge(edge: Edge, line: str) -> Markup:
@@ -206,7 +217,7 @@ def _edge(edge: Edge, line: str) -> Markup:
 def _dot(dot: Dot, x: float, y: float) -> Markup:
     """Return an ROI as an SVG circle at (x, y)."""
     circle = '<circle cx="{:.0f}" cy="{:.0f}" r="{:.1f}" fill="{}" data-roi="{}"/>'
-    return Markup(circle).format(x, y, dot.size, dot.colour, dot.place)
+    return Markup(circle).format(x, y, dot.size, dot.colour, dot.roi)
 
 
 def _path(points: np.ndarray) -> str:

@@ -69,7 +69,7 @@ def _pictures(
     explanation: Explanation,
     values: np.ndarray,
     meaning: str,
-    rois: np.ndarray,
+    roi_values: np.ndarray,
     roi_meaning: str,
 ) -> tuple[Markup | str, ...]:
     """Return the strongest edges on a glass brain and as chords, with a legend.
@@ -84,7 +84,7 @@ def _pictures(
         Signed value of each edge.
     meaning : str
         Meaning of an edge's value, for the text at the pointer.
-    rois : ndarray of shape (n_rois,)
+    roi_values : ndarray of shape (n_rois,)
         Value of each ROI.
     roi_meaning : str
         Meaning of an ROI's value, for the text at the pointer.
@@ -113,7 +113,7 @@ def _pictures(
         pictures.append(
             brains.glass_brain(
                 atlas.places,
-                _dots(explanation, rois, roi_meaning, colours),
+                _dots(explanation, roi_values, roi_meaning, colours),
                 edges,
                 f"Glass brain with the {len(top)} strongest edges",
             )
@@ -131,14 +131,17 @@ def _pictures(
 
 
 def _dots(
-    explanation: Explanation, rois: np.ndarray, meaning: str, colours: dict[str, str]
+    explanation: Explanation,
+    roi_values: np.ndarray,
+    meaning: str,
+    colours: dict[str, str],
 ) -> list[Dot]:
     """Return a dot for each ROI, its size by the size of its value; small dots are drawn last.
 
     Parameters
     ----------
     explanation : Explanation
-    rois : ndarray of shape (n_rois,)
+    roi_values : ndarray of shape (n_rois,)
         Value of each ROI.
     meaning : str
         Meaning of a value, for the text at the pointer.
@@ -146,12 +149,13 @@ def _dots(
         Colour of each network.
     """
     atlas = explanation.atlas
-    largest = max(float(np.abs(rois).max()), 1e-12)
+    sizes = np.abs(roi_values)
+    largest = max(float(sizes.max()), 1e-12)
     dots = []
-    for roi in np.argsort(-np.abs(rois), kind="stable").tolist():
+    for roi in np.argsort(-sizes, kind="stable").tolist():
         system = atlas.systems[roi]
         name = f"{atlas.roi_names[roi]} ({system})" if system else atlas.roi_names[roi]
-        value = float(rois[roi])
+        value = float(roi_values[roi])
         text = f"{name}: {number(value, 3, sign=True)} {meaning}"
         size = 1.0 + 3.0 * abs(value) / largest
         dots.append(Dot(roi, colours[system], size, text))
@@ -195,7 +199,7 @@ def _sum_table(
 
 def uses(explanation: Explanation) -> tuple[Any, ...]:
     """Return figures and tables of the edges that a model uses, over all scans of an explanation."""
-    strength = explanation.strength / explanation.strength.mean()
+    strength = explanation.strength / explanation.strength.mean()  # 1 is average
     matrix = explanation.matrix(values=strength)
     # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
     figure = figures.fc_figure(

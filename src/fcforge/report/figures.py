@@ -130,10 +130,12 @@ def svg_markup(figure: "Figure", name: str = "") -> Markup:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
+    # HTML needs neither the XML header and metadata nor name spaces, whose addresses look like links
     svg = re.sub(
         r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL
     )
     svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    # every id, and every reference to one, gets a prefix of this figure; embedded images have neither
     prefix = f"f{hashlib.sha256((name + svg).encode()).hexdigest()[:10]}-"
     svg = re.sub(r'((?:\sid|\shref)="#?|url\(#)(?!data:)', rf"\g<1>{prefix}", svg)
     for placeholder, variable in INKS.items():
@@ -266,8 +268,7 @@ def epochs_figure(
     Parameters
     ----------
     lines : sequence of (x, y, colour)
-        x counts epochs from 1 on from site to site. A line is broken where it has no value at
-        a whole site.
+        x counts epochs from 1 on, through all sites. A line is broken where a new site begins.
     epochs : int
         Epochs per site.
     stages : int
@@ -280,7 +281,8 @@ def epochs_figure(
     for k in range(1, stages):
         axes.axvline(k * epochs + 0.5, color=MUTED, lw=1, ls=(0, (4, 4)))
     for x, y, colour in lines:
-        gaps = np.flatnonzero(np.diff((x - 1) // epochs)) + 1
+        site = (x - 1) // epochs
+        gaps = np.flatnonzero(np.diff(site)) + 1  # NaN at these places breaks the line
         style: dict[str, Any] = {
             "color": colour,
             "lw": 1.6,
@@ -368,7 +370,7 @@ def fc_figure(
     **scale: Any,
 ) -> "Figure":
     """Draw one matrix with a colour bar labelled `label`; parameters as in `matrix`."""
-    left = 0.27 if any(systems) else 0.12
+    left = 0.27 if any(systems) else 0.12  # room for the names of the systems
     height = 1.13 * (0.87 - left) * width  # the matrix is as high as its colour bar
     figure = new_figure(width, height, left=left, right=0.87, top=0.91, bottom=0.09)
     axes = figure.subplots()

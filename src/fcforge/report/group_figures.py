@@ -49,6 +49,7 @@ def distributions(table: pd.DataFrame) -> tuple[Markup, list[str]]:
 def _card(measure: Measure, values: np.ndarray, table: pd.DataFrame) -> Markup:
     """Return one measure's card: title, meaning, and a strip of subjects for each site."""
     low, high = np.nanmin(values), np.nanmax(values)
+    # beside the outermost dots; where all values are equal the axis needs a length, too
     room = 0.03 * (high - low) or 0.02 * abs(high) or 1.0
     low = max(low - room, 0.0) if low >= 0 else low - room
     high += room

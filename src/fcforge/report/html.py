@@ -86,9 +86,11 @@ def picture(
     cells : sequence of Cells
         Rectangles that show the value of the cell below the pointer.
     """
-    width = 72 * figure.get_figwidth()  # in points
-    text = max(SMALL, 12.2 * width / PHONE)
-    look = f"--text:{text:.1f}px;--wide:{1.6 * width:.0f}px"
+    width = (
+        72 * figure.get_figwidth()
+    )  # in points, the unit of the SVG; 3 / 4 of its width in px
+    text = max(SMALL, 12.2 * width / PHONE)  # shrunk to a phone's width it has 12.2 px
+    look = f"--text:{text:.1f}px;--wide:{1.6 * width:.0f}px"  # 1.2 * 4 / 3
     hits = Markup("").join(
         Markup(
             '<i class="hit" style="left:{:.2f}%;top:{:.2f}%" data-tip="{}"></i>'

@@ -130,7 +130,7 @@ def tables_of(judgement: Judgement) -> list[Table]:
     heads = ("generator", *ACCURACY.values(), "paper's ACC / PRE / REC / F1")
     for metric in measured:
         if metric.startswith("aug_") and metric.endswith("_acc"):
-            model = metric[4:-4]
+            model = metric.removeprefix("aug_").removesuffix("_acc")
             present = {f"aug_{model}_{end}": head for end, head in ACCURACY.items()}
             rows = []
             for row, values in summary.items():

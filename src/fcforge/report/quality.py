@@ -370,6 +370,7 @@ def _subjects(people: pd.DataFrame, quality: GroupQuality | None) -> Table:
             parts.append((heading or Heading(name, words=words), values))
 
     for names in (SITE_COLUMNS, LABEL_COLUMNS):
+        # no column has an empty name, so that a table without such a column has nothing to take
         take(column_of(list(columns.columns), names) or "")
     if quality is not None:
         table = quality.table.set_index("participant_id").reindex(columns.index)

@@ -142,7 +142,8 @@ def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
     main = PRIMARY[runs[0].kind]
 
     def statistic(full: np.ndarray) -> np.ndarray:
-        a = full[..., 1:, :]
+        """Return both curves of one draw, end to end, from scores by stage and position."""
+        a = full[..., 1:, :]  # without stage 0, before any site
         both_curves = [accuracy_curve(a), forgetting_curve(a)]
         return np.concatenate(both_curves, axis=-1)
 
@@ -163,7 +164,10 @@ def mean_matrix(runs: RunResults) -> np.ndarray:
 def _paired_differences(
     groups: Groups, n_draws: int
 ) -> dict[str, dict[str, Comparison]]:
-    """Return paired differences of each learner from the baseline and from fine-tuning, by reference."""
+    """Return paired differences of each learner from the baseline and from fine-tuning, by reference.
+
+    Runs are paired by (order, seed). Without such a pair in common there is no difference.
+    """
     specs = {k: v[0].spec.learner for k, v in groups.items() if not is_majority(v[0])}
     tuned = {s.model.name: k for k, s in specs.items() if s.method.name == "finetune"}
     kind = next(iter(groups.values()))[0].kind
@@ -212,18 +216,16 @@ def site_curves(runs: RunResults, n_draws: int = SITE_DRAWS) -> dict[str, Curve]
     width = 2 * longest - 1
     metric = PRIMARY[runs[0].kind]
     sites = learned_sites(runs)
-    sums = {
-        site: np.zeros((n_draws + 1, width)) for site in sites
-    }  # values, then draws
+    # row 0: the values; the other rows: the draws
+    sums = {site: np.zeros((n_draws + 1, width)) for site in sites}
     counts = {site: np.zeros(width) for site in sites}
     for run in runs:
         for position, site in enumerate(run.spec.order):
             truth = run.truth(site)
             weights = subject_weights(site, run.subject_ids[site], run.y[site], n_draws)
-            values = cell_values(run.scores[site], truth, metric)  # (T,)
-            draws = cell_values(
-                run.scores[site], truth, metric, weights
-            )  # (T, n_draws)
+            scores = run.scores[site]
+            values = cell_values(scores, truth, metric)  # (T,)
+            draws = cell_values(scores, truth, metric, weights)  # (T, n_draws)
             distance = np.arange(len(values)) - position + longest - 1
             sums[site][0, distance] += values
             sums[site][1:, distance] += draws.T

@@ -118,7 +118,7 @@ def _single_class_warning(runs: RunResults) -> str:
     n_single = 0
     n_cells = 0
     for r in runs:
-        learned = np.tri(len(r.spec.order), dtype=bool)
+        learned = np.tri(len(r.spec.order), dtype=bool)  # by stage and position
         n_single += int(constant_predictor(r)[learned].sum())
         n_cells += int(learned.sum())
     if n_single < ONE_CLASS_SHARE * n_cells:

@@ -80,7 +80,7 @@ def template_mosaic(mean: np.ndarray, affine: np.ndarray) -> Markup:
     inside = np.asarray(load_mni152_brain_mask(resolution=2).dataobj) > 0
     t1 = np.asarray(template.dataobj, dtype=np.float32)
     bright = np.percentile(t1[inside], 99)
-    # -1 outside the brain, 0 the fluid of ventricles and sulci, 1 the brain's tissue
+    # -1 outside the brain, 0 the fluid of ventricles and sulci (dark in T1), 1 the brain's tissue
     tissue = np.where(inside, np.where(t1 > 0.4 * bright, 1.0, 0.0), -1.0)
     to_template = np.linalg.inv(template.affine) @ affine
     labels = affine_transform(
@@ -225,7 +225,7 @@ def motion_plot(fd: np.ndarray) -> Markup:
 
 
 @in_page_style
-def _fd_figure_only(fd: np.ndarray, areas: list[Cells], first: int) -> "Figure":
+def _draw_fd(fd: np.ndarray, areas: list[Cells], first: int) -> "Figure":
     """Draw framewise displacement, and append the rectangle with its values to `areas`."""
     figure = new_figure(WIDE, 1.8, left=LEFT, right=RIGHT, top=0.86, bottom=0.29)
     axes = figure.subplots()
@@ -239,7 +239,7 @@ def _fd_figure_only(fd: np.ndarray, areas: list[Cells], first: int) -> "Figure":
 def _fd_figure(fd: np.ndarray, first_volume: int) -> tuple["Figure", list[Cells]]:
     """Return the figure of framewise displacement and its rectangles with values."""
     areas: list[Cells] = []
-    return _fd_figure_only(fd, areas, first_volume), areas
+    return _draw_fd(fd, areas, first_volume), areas
 
 
 def _panels(run: Run, n: int) -> list[Panel]:
@@ -250,6 +250,7 @@ def _panels(run: Run, n: int) -> list[Panel]:
     if run.quality.dvars is not None:
         panels.append(("DVARS, %", {"DVARS": run.quality.dvars}, None))
     traces = {k: v for k, v in run.quality.traces.items() if len(v) == n}
+    # names of motion traces end in their unit ("x, mm"); other confounds have none
     signals = {k: _standardised(v) for k, v in traces.items() if "," not in k}
     for title, lines in (
         ("confounds, SD", signals),
@@ -363,6 +364,7 @@ def _draw_carpet(figure: "Figure", axes: "Axes", run: Run, first: int) -> Cells:
         f"row {k + 1}" for k in range(len(run.carpet))
     )
     order = by_system(groups)[0]
+    # at most `CARPET_ROWS` rows, evenly spread
     order = order[np.unique(np.linspace(0, len(order) - 1, CARPET_ROWS).astype(int))]
     signal = np.nan_to_num(run.carpet[order]).astype(np.float64)
     centred = signal - signal.mean(axis=1, keepdims=True)
@@ -404,6 +406,7 @@ def coverage_plot(
         texts[roi] = text
     if not len(atlas.places):
         return (_coverage_bars(coverage, atlas),)
+    # the first line of `COVERAGE` whose lower limit a share reaches; the last has the limit 0
     ranks = np.array(
         [next(k for k, c in enumerate(COVERAGE) if share >= c[0]) for share in coverage]
     )
@@ -452,7 +455,7 @@ def spectrum(series: np.ndarray, tr: float | None) -> tuple[np.ndarray, np.ndarr
     """
     from scipy.signal import welch
 
-    good = np.isfinite(series).all(axis=0)
+    good = np.isfinite(series).all(axis=0)  # ROIs with a signal that is not constant
     good &= np.ptp(np.where(good, series, 0.0), axis=0) > 0
     segment = min(len(series), 128)
     frequency, power = welch(
@@ -479,9 +482,9 @@ def _draw_spectrum(run: Run, areas: list[Cells]) -> "Figure":
     axes.plot(frequency, 100 * after, color=ACCENT, lw=1.6)
     if run.quality.before is not None:
         frequency_before, before = spectrum(run.quality.before, run.tr)
-        before = np.interp(
-            frequency, frequency_before, before * len(frequency_before) / len(frequency)
-        )
+        # shares add up to 1 over the frequencies, of which a scrubbed, shorter series may have fewer
+        before = before * len(frequency_before) / len(frequency)
+        before = np.interp(frequency, frequency_before, before)
         axes.plot(frequency, 100 * before, "--", color=MUTED, lw=1.4)
         lines = {"after": 100 * after, "before": 100 * before}
     unit = "Hz" if run.tr else "cycles per volume"

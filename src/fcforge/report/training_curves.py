@@ -101,7 +101,8 @@ def curves_of_training(logged: Mapping[str, Logged]) -> dict[str, Any]:
     """Return figures, legends and notes of the logged numbers, for the template."""
     logged = {title: log for title, log in logged.items() if log.terms()}
     all_terms = [term for log in logged.values() for term in log.terms()]
-    terms = sorted(dict.fromkeys(all_terms), key=lambda term: term != TOTAL)
+    distinct = dict.fromkeys(all_terms)
+    terms = sorted(distinct, key=lambda term: term != TOTAL)  # the total first
     colours = {
         term: figures.SERIES[k % len(figures.SERIES)]
         for k, term in enumerate(t for t in terms if t != TOTAL)
@@ -138,8 +139,10 @@ def loss_panel(learner: str, logged: Logged, colours: Mapping[str, str]) -> Mark
         epochs=logged.epochs,
         stages=logged.stages,
     )
-    total, *_ = curves
-    x, y = curves[total]
+    first, *_ = (
+        curves  # the total, or the only term: the points at the pointer lie on it
+    )
+    x, y = curves[first]
     points = figures.hover_points(figure.axes[0], x, y, hints(logged, x, curves))
     ends = ", ".join(
         f"{term.removeprefix(f'{LOSS}/')} {number(float(values[-1]))}"
