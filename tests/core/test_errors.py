@@ -88,7 +88,9 @@ def test_errors_cannot_drive_a_terminal():
     assert str(error) == "sub?-1: bad ?[31m go\non"
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "\uff1d1", "\uff20x"]
+)
 def test_a_spreadsheet_runs_no_cell(cell):
     assert no_formula(cell) == f"'{cell}"
     assert no_formula("NYU") == "NYU"

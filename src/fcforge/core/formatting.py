@@ -37,12 +37,15 @@ def printable(text: str, *, keep: str = "") -> str:
 def no_formula(cell: str) -> str:
     """Return a CSV cell that no spreadsheet executes as a formula.
 
+    Wide forms of the signs count, too: some spreadsheets read them as the plain ones.
+
     Examples
     --------
     >>> no_formula("=1+1"), no_formula("NYU")
     ("'=1+1", 'NYU')
     """
-    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+    first = unicodedata.normalize("NFKC", cell[:1])
+    return f"'{cell}" if first in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def whole(cell: str) -> str:

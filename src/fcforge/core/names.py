@@ -99,6 +99,17 @@ def two_spellings(names: Iterable[str]) -> str:
     return ""
 
 
+def folded(name: str) -> str:
+    """Return a name or id in the form by which people compare it: case, width and spaces do not count.
+
+    Examples
+    --------
+    >>> folded(" S  01"), folded("ｓ 01")
+    ('s 01', 's 01')
+    """
+    return canonical_name(name).casefold()
+
+
 # -- visits of sites -------------------------------------------------------------------------------
 # With `visits` above 1 the training subjects of a site arrive in portions. Each portion is a visit.
 _VISIT = re.compile(r" \(visit \d+\)$")

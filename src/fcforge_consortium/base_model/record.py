@@ -20,6 +20,7 @@ from fcforge.base_model.calibration import calibrated, targets
 from fcforge.base_model.features import log_features
 from fcforge.base_model.model import FLAT, BaseModel, rounded, rounded_number
 from fcforge.core.errors import DataError, ExchangeError, at, refuse
+from fcforge.core.names import folded
 from fcforge.core.settings import make
 from fcforge.data.checks import require_valid, without_duplicates
 from fcforge.data.cohort import Cohort, as_numbers
@@ -105,12 +106,12 @@ class PublicBaseModel:
         list of str
             Their ids; where only the scans are alike, with the public person's id in words.
         """
-        public_ids = {*self.record.ids, *self.record.left_out}
+        public_ids = set(map(folded, (*self.record.ids, *self.record.left_out)))
         cosines = places(self.space, features) @ self.people.T
         same = SAME_PERSON if self.people.shape[1] >= MANY_AXES else SAME_SCAN
         shared = []
         for id_, row in zip(ids, cosines, strict=True):
-            if id_ in public_ids:
+            if folded(id_) in public_ids:
                 shared.append(id_)
             elif row.max() > same:
                 public = self.record.ids[int(row.argmax())]

@@ -1,7 +1,8 @@
 """Counts and shares of people in the record of a chain's step, with small counts suppressed.
 
-A count of 1 to 9 people could point at a person, so it is never written. Nor may an accuracy be so
-precise that such a count follows from it.
+A count of 1 to 9 people could point at a person, so the record does not have it. Nor may an accuracy be
+so precise that such a count follows from it. The arrays of a step may still give it away: synthetic
+subjects have the classes in the proportion of the real ones.
 """
 
 from collections.abc import Sequence

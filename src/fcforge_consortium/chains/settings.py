@@ -33,6 +33,9 @@ from fcforge_consortium.records.canonical import canonical
 MAX_ROIS = 2_000
 MAX_NUMBER = 100_000
 MOST = {int: MAX_NUMBER, str: 200, list: MAX_ROIS}  # of a setting that travels
+# Settings of a model that repeat its work without making its arrays larger: a small file could name so
+# many that reading it would fill the memory or take hours.
+MOST_REPEATED = {"depth": 64, "heads": 64, "hops": 64}
 AS_IN_A_RUN = (
     "learner",
     "seed",
@@ -152,7 +155,14 @@ def _require_small(value: Any, where: str) -> None:
     where : str
         Name of the setting.
     """
-    if isinstance(value, Mapping):  # searched as the list of its names and values
+    if isinstance(value, Mapping):
+        for name in MOST_REPEATED.keys() & value.keys():
+            n = value[name]
+            if isinstance(n, int) and n > MOST_REPEATED[name]:
+                raise ExchangeError(
+                    f"the chain's setting {name!r} is too large ({n}; at most {MOST_REPEATED[name]})."
+                )
+        # searched as the list of its names and values
         value = [*value, *value.values()]
     if isinstance(value, list):
         for item in value:

@@ -12,6 +12,7 @@ from numpy import ndarray as Array
 from pydantic import Field, ValidationError
 
 from fcforge.core.errors import DataError
+from fcforge.core.names import folded
 from fcforge.data.cohort import Cohort
 from fcforge.data.sketches import SIZE, same_scans, sketches_of
 from fcforge_consortium.records.canonical import sha256, validation_message
@@ -95,6 +96,8 @@ def people_in(cohort: Cohort) -> People:
 def same_people(people: People, others: People) -> Array:
     """Return which people are among others, by id or by scan.
 
+    Ids that differ only in case, spaces or the encoding of a letter are one id.
+
     Parameters
     ----------
     people, others : tuple of Person
@@ -104,7 +107,7 @@ def same_people(people: People, others: People) -> Array:
     ndarray of bool, shape (n,)
         True for those of the n `people` who are among `others`.
     """
-    ids = {person.id for person in others} - {""}
-    same_id = np.array([person.id in ids for person in people], dtype=bool)
+    ids = {folded(person.id) for person in others} - {""}
+    same_id = np.array([folded(person.id) in ids for person in people], dtype=bool)
     same_scan = same_scans([p.sketch for p in people], [p.sketch for p in others])
     return same_id | same_scan.any(axis=1)

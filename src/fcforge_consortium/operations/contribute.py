@@ -1,12 +1,12 @@
 """Add a hospital's contribution to a base model: published alone, or as shares of a round."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fcforge.core.errors import at
+from fcforge.core.names import PUNCTUATION
 from fcforge.data.checks import data_warnings
 from fcforge_consortium.contributions.contribution import learn
 from fcforge_consortium.contributions.model import contributions_of
@@ -82,6 +82,9 @@ def _outgoing_files(request: ContributeRequest, done: StepResult) -> dict[Path, 
 def share_place(out: Path, aggregator: str) -> Path:
     """Return the path of an aggregator's share: beside the other outgoing file.
 
+    Every letter and mark of the name stays, because two aggregators may differ in one mark alone. What
+    a name may hold beside them (`PUNCTUATION`) becomes an underscore, except for points and hyphens.
+
     Parameters
     ----------
     out : Path
@@ -89,5 +92,6 @@ def share_place(out: Path, aggregator: str) -> Path:
     aggregator : str
         Its name.
     """
-    name = re.sub(r"[^\w.-]", "_", aggregator)
+    replaced = dict.fromkeys(map(ord, PUNCTUATION - {".", "-"}), "_")
+    name = aggregator.translate(replaced)
     return out.with_name(f"{out.stem}.{name}.share")

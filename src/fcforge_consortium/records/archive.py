@@ -47,6 +47,7 @@ FOLDER = "payloads/"
 SUFFIX = ".safetensors"
 MAX_BYTES = 1 << 30  # of a file; the 32-bit offsets of a zip would reach 4 GiB
 MAX_RECORDS = 40_000
+MEMBER = b"PK\x01\x02"  # first bytes of each entry in the directory of a zip
 NUMBERS = "fiub"  # allowed numpy kinds: floats, signed and unsigned integers, booleans
 ASK_AGAIN = "The file was not used. Ask the sender for it again."
 # errors that `zipfile` raises for damaged or foreign bytes
@@ -155,6 +156,11 @@ def unpack(data: bytes) -> Contents:
     ExchangeError
         If the bytes are not a canonical consortium file of this version.
     """
+    n_parts = data.count(MEMBER)  # counted first: `zipfile` makes an object of each
+    if n_parts > MAX_RECORDS + 2:
+        raise ExchangeError(
+            f"has {n_parts} parts; at most {MAX_RECORDS + 2} are allowed."
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
@@ -220,13 +226,13 @@ def _read_lines(data: bytes) -> tuple[Record, ...]:
     data : bytes
         The part: one record on each line, the last line closed, too.
     """
+    if (n_lines := data.count(b"\n")) > MAX_RECORDS:
+        raise ExchangeError(
+            f"has {n_lines} records; at most {MAX_RECORDS} are allowed."
+        )
     lines = data.split(b"\n")
     if lines.pop() or not lines:
         raise ExchangeError("its list of records is empty or cut off.")
-    if len(lines) > MAX_RECORDS:
-        raise ExchangeError(
-            f"has {len(lines)} records; at most {MAX_RECORDS} are allowed."
-        )
     return tuple(read_record(line, f"record {i + 1}") for i, line in enumerate(lines))
 
 

@@ -49,6 +49,14 @@ def test_settings_travel_as_they_are():
             "learner",
         ),
         ({"learner": asdict(LINEAR) | {"title": "x" * 300}}, "learner"),
+        *(
+            ({"learner": asdict(LearnerSpec(Component("finetune"), model))}, "at most")
+            for model in (
+                Component("gat", {"hidden": 800, "heads": 800}),
+                Component("tem", {"hops": 1000}),
+                Component("gcn", {"depth": 100_000}),
+            )
+        ),
         ({"scans": [0.1]}, "scans"),
         ({"roi_names": ["a"]}, "1 ROIs"),
         ({"roi_names": [0.5] * 10}, "roi_names"),

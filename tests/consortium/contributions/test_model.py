@@ -180,6 +180,9 @@ def test_people_who_do_not_fit_the_start_are_named():
     ids[2] = people().subject_id[0]
     with pytest.raises(DataError, match=f"among the public ones.*{ids[2]}"):
         learned(start(), SITE, cohort=replace(mine(), subject_id=ids))
+    ids[2] = f" {ids[2].swapcase()}"
+    with pytest.raises(DataError, match="among the public ones"):
+        learned(start(), SITE, cohort=replace(mine(), subject_id=ids))
     months = {**mine().covariates, "age": mine().covariates["age"] * 12}
     with pytest.raises(DataError, match=r"has the age .* which is removed"):
         learned(start(("age",)), SITE, cohort=replace(mine(), covariates=months))

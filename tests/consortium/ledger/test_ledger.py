@@ -384,6 +384,16 @@ def test_people_are_known_by_id_or_by_scan():
     assert not same_people(nameless, people_of(FC, [""] * N, Y)).any()
 
 
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [("S01", " s01"), ("Zo\u00eb", "ZOE\u0308"), ("\uff33 1", "s  1")],
+)
+def test_case_spaces_and_encoding_make_no_other_id(before, now):
+    first = people_of(scans(1, seed=1), [before], np.array([0]))
+    again = people_of(scans(1, seed=2), [now], np.array([0]))
+    assert same_people(again, first).all()
+
+
 @pytest.mark.parametrize("odd", ["a\x1b[2J", "a" * 201])
 def test_an_id_that_cannot_be_kept_is_told(odd):
     with pytest.raises(DataError) as told:

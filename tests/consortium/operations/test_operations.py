@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from exchange_records import key_of
 from small_exchange import data_file, people, request, sites, start
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
@@ -16,7 +17,7 @@ from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.base_model.space import SpaceSettings
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.base_model import write_base_model
-from fcforge_consortium.operations.contribute import contribute
+from fcforge_consortium.operations.contribute import contribute, share_place
 from fcforge_consortium.operations.records import merge_files, withdraw_file
 from fcforge_consortium.operations.threshold import fit_threshold
 from fcforge_consortium.options import (
@@ -340,3 +341,17 @@ def test_nothing_is_given_to_aggregators_whose_names_are_known_with_other_keys(
     with pytest.raises(ExchangeError, match="card of aggregator 'University'"):
         contribute(given)
     assert not given.ledger.exists()
+
+
+def test_aggregators_who_differ_in_one_mark_get_two_shares(folder, asked, tmp_path):
+    cards = tuple(
+        card_of(name, key_of(name)) for name in ("\u0915\u093f", "\u0915\u0940")
+    )
+    out = tmp_path / "mine.record"
+    places = {share_place(out, card.name) for card in cards}
+    assert len(places) == 2
+    assert share_place(out, "A/B: c-1.x") == tmp_path / "mine.A_B__c-1.x.share"
+    state = save(start(aggregators=cards), tmp_path / "two.fcx")
+    given = asked(state=state, out=out, round="spring", sign=folder / f"{SITE}.pem")
+    done = contribute(given)
+    assert {place.read_bytes() for place in places} == set(done.files.values())

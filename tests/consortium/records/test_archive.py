@@ -226,3 +226,13 @@ def test_damage_is_no_traceback(data):
 def test_numbers_are_finite(bad):
     with pytest.raises(ExchangeError, match="not finite numbers"):
         load_arrays(save_arrays({"a": bad}), "contribution 1")
+
+
+def test_entries_and_lines_are_counted_before_they_are_read(monkeypatch):
+    monkeypatch.setattr(archive, "MAX_RECORDS", 3)
+    entries = archive._zipped({f"part {k}": b"" for k in range(6)})
+    monkeypatch.setattr(zipfile, "ZipFile", None)  # it makes an object of each entry
+    with pytest.raises(ExchangeError, match="has 6 parts; at most 5"):
+        archive.unpack(entries)
+    with pytest.raises(ExchangeError, match="has 4 records; at most 3"):
+        archive._read_lines(b"\n" * 4)
