@@ -6,7 +6,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import fcforge
-from fcforge.core.errors import ConfigError
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.data.arrays import naming_rows
 from fcforge.data.simulated import simulate
 
 SPEC = {
@@ -97,6 +98,70 @@ def test_arrays_that_do_not_fit_are_refused(people):
         fcforge.run(people.fc, people.y, people.site[:-1], learners=["analytic/linear"])
     with pytest.raises(ConfigError, match="learners by keyword"):
         fcforge.run(SPEC, [ROW])
+
+
+def changed(array, row, value):
+    """Return a copy of an array with another entry in one row."""
+    copy = array.astype(object) if array.ndim == 1 else array.copy()
+    copy[row] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("X", lambda X: changed(X, 3, np.nan), r"X\[3\]: 64 FC values are NaN"),
+        ("X", lambda X: changed(X, 3, X[2]), r"X\[3\]: looks like X\[2\] .* Leave one"),
+        ("X", lambda X: X * 3, r"X\[0\], X\[1\].* give dataset=\{'kind': 'fisher_z'\}"),
+        ("X", lambda X: X[:, 0], r"X has shape \(\d+, 8\), but FC matrices have shape"),
+        ("X", lambda X: [X[0], X[1][:2]], r"X\[1\] has shape \(2, 8\), but X\[0\]"),
+        ("X", lambda X: X[:0], "X holds no subject"),
+        ("X", lambda X: np.full(X.shape, "a"), "X holds no numbers"),
+        ("y", lambda y: changed(y, 2, None), r"y\[2\]: has no diagnosis. Leave"),
+        ("y", lambda y: changed(y, 2, np.nan), r"y\[2\]: has no diagnosis. Leave"),
+        (
+            "y",
+            lambda y: changed(y, 2, 5),
+            r"y\[2\]: unknown diagnosis '5'.* dataset=\{'positive': VALUE",
+        ),
+        ("site", lambda s: changed(s, 2, None), r"site\[2\] is None, which is not"),
+        ("site", lambda s: changed(s, 2, float("nan")), r"site\[2\] is nan, which is"),
+    ],
+)
+def test_errors_name_array_and_row(people, name, change, message):
+    arrays = {"X": people.fc, "y": people.y, "site": people.site}
+    arrays[name] = change(arrays[name])
+    with pytest.raises(DataError, match=message) as caught:
+        fcforge.run(*arrays.values(), learners=["analytic/linear"])
+    for other in ("npz", "fcforge check", "--", "[dataset]"):
+        assert other not in str(caught.value)
+
+
+def test_scans_of_one_person_in_training_and_test_are_named_by_row(people, tmp_path):
+    ids = [f"sub-{k}" for k in range(len(people.y))]
+    error = DataError(
+        "subjects 'sub-1' and 'sub-0' look like one scan.",
+        do="In [dataset]: leave_out = ['sub-0'], or allow_duplicates = true.",
+    )
+    with (
+        pytest.raises(DataError, match=r"^X\[1\] and X\[0\] look like .*allow_dupl"),
+        naming_rows(tmp_path / "data.npz", ids),
+    ):
+        raise error
+
+
+def test_missing_diagnoses_may_be_left_out_and_sites_may_be_numbers(people):
+    words = np.where(people.y == 1, "ASD", "TC").astype(object)
+    words[5] = None
+    numbers = np.where(people.site == people.site[0], 1.0, 2.0)
+    results = fcforge.run(
+        people.fc,
+        words,
+        numbers,
+        learners=["analytic/linear"],
+        dataset={"drop_unlabelled": True},
+    )
+    assert set(results.runs[-1].sites) == {"1", "2"}
 
 
 def test_forge_given_as_text_replays_fcm_vae(people):

@@ -5,16 +5,16 @@ Shapes: n subjects, R ROIs.
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fcforge.core.errors import ConfigError
 from fcforge.core.result import RunResult
+from fcforge.data.arrays import naming_rows, require_valid_arrays, write_arrays
+from fcforge.data.datasets import load_dataset
 from fcforge.evaluation.tables import Row, records, results_rows
 from fcforge.experiments.collect import collect, kept_by
 from fcforge.experiments.config import parse_experiment
@@ -161,6 +161,8 @@ def run(
             """Make a folder that is deleted when the experiment has ended."""
             return Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
+        ids: list[str] | None = None  # of subjects in arrays
+        rows: AbstractContextManager[None] = nullcontext()
         origin = Path("experiment")  # paths of a mapping start at the current folder
         if isinstance(experiment, str | Path | Mapping):
             if y is not None:
@@ -180,12 +182,19 @@ def run(
                     "arrays need learners.",
                     do='For example learners=["finetune/gcn", "forge/gcn"].',
                 )
-            _write_arrays(path, experiment, y, site, subject_id)
+            ids = write_arrays(path, experiment, y, site, subject_id)
+            rows = naming_rows(path.resolve(), ids)
             table = {"name": "folder", "path": str(path.resolve()), **(dataset or {})}
             config = {**(settings or {}), "dataset": table}
         further = [_learner_table(learner) for learner in learners]
         config["learner"] = [*config.get("learner", ()), *further]
-        prepared = prepare(parse_experiment(config, origin))
+        parsed = parse_experiment(config, origin)
+        with rows:
+            cohort = None
+            if ids is not None:
+                cohort = load_dataset(parsed.dataset)
+                require_valid_arrays(cohort, ids)
+            prepared = prepare(parsed, cohort)
         # One job trains one lane after another in this process, so that estimator objects work and scripts
         # need no guard. None leaves the choice to `run_experiment`: processes on a CPU, many lanes on a GPU.
         lanes_at_once = 1 if jobs == 1 and device == "cpu" else None
@@ -200,38 +209,6 @@ def run(
                 progress=progress,
             )
         return Results(collect(store)[0], kept_by(store))
-
-
-def _write_arrays(path: Path, fc: Any, y: Any, site: Any, subject_id: Any) -> None:
-    """Write arrays as an .npz that the dataset ``folder`` reads.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    fc, y, site, subject_id
-        As for `run`. Without ids subjects are numbered from 1.
-    """
-    if y is None or site is None:
-        raise ConfigError(
-            "arrays need y and site.",
-            do="Call run(X, y, site, learners=[...]) with one entry per subject.",
-        )
-    matrices = np.asarray(fc, dtype=np.float32)
-    ids = range(1, len(matrices) + 1) if subject_id is None else subject_id
-    columns = {
-        "label": np.asarray(y),
-        "site": np.asarray(site).astype(str),
-        "subject_id": np.array([str(k) for k in ids]),
-    }
-    for name, column in columns.items():
-        if column.shape != matrices.shape[:1]:
-            raise ConfigError(
-                f"{name} has shape {column.shape}, but there are {len(matrices)} matrices.",
-                do="Give one entry per subject.",
-            )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, allow_pickle=False, fc=matrices, **columns)
 
 
 def _learner_table(learner: Learner) -> Mapping[str, Any]:
