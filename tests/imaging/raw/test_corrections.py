@@ -273,6 +273,8 @@ def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
     assert names == ["slicetimer", "mcflirt", "topup", "applytopup"]
     steps = _steps(raw)
     assert steps["slice_timing"]["Tool"] == "slicetimer"
+    # slicetimer moves slices to the middle of the TR, not of the slice times (0.95 s).
+    assert steps["slice_timing"]["ReferenceSeconds"] == 1.0
     assert steps["motion"]["Tool"] == "mcflirt"
     assert steps["distortion"]["Tool"] == "topup"
     assert steps["registration"]["Tool"] == "ants"

@@ -198,14 +198,17 @@ class _Way:
             self.data = corrections.run(
                 "slicetimer", self.work / "slicetimed.nii.gz", source=source, **how
             )
+            reference = self.tr / 2
         else:
             self.data = corrections.correct_slice_timing(self.data, times, self.tr)
-        self.done["slice_timing"] = {"ReferenceSeconds": float(times.max() / 2)}
+            reference = float(times.max() / 2)
+        self.done["slice_timing"] = {"ReferenceSeconds": reference}
 
     def distortion(self) -> None:
         """Correct distortion with FSL's topup, if requested.
 
-        topup estimates it from the mean and an image with the opposite phase direction.
+        topup estimates it from the mean of the first volumes and an image with the opposite phase
+        direction.
         """
         if not self.request.sdc:
             return
@@ -226,8 +229,8 @@ class _Way:
         other = read_volume(reverse)
         other = other if other.ndim == 3 else other[..., 0]
         mean = self.data[..., :5].mean(axis=-1)
-        ways = [self.run.phase, corrections.opposite(self.run.phase)]
-        lines = corrections.acquisition_parameters(ways, self.run.readout)
+        directions = [self.run.phase, corrections.opposite(self.run.phase)]
+        lines = corrections.acquisition_parameters(directions, self.run.readout)
         acquired = self.text("acquisition.txt", lines)
         how = {"datain": acquired, "topup": self.work / "topup"}
         pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
@@ -245,7 +248,7 @@ class _Way:
         """
         if self.plan["motion"] == "mcflirt":
             source = self.save("to_realign.nii.gz")
-            out = self.work / "realigned"
+            out = self.work / "realigned"  # mcflirt appends the endings
             self.data = corrections.run(
                 "mcflirt", self.work / "realigned.nii.gz", source=source, out=out
             )
