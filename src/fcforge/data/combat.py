@@ -59,10 +59,8 @@ def site_effect(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     gamma_hat = standard.mean(0)
     delta2_hat = no_zeros(standard.var(0) * n / max(n - 1, 1))
     if len(gamma_hat) < 2 or gamma_hat.var() == 0 or delta2_hat.var() == 0:
-        return (
-            gamma_hat,
-            delta2_hat,
-        )  # one edge, or all alike: nothing to borrow from the others
+        # One edge, or all alike: nothing to borrow from the others.
+        return gamma_hat, delta2_hat
     gamma_bar = gamma_hat.mean()
     tau2 = gamma_hat.var(ddof=1)
     a, b = _inverse_gamma(delta2_hat)
@@ -145,6 +143,7 @@ class SiteEffects:
         z : ndarray of shape (n, E)
             Fisher-z edges.
         site : ndarray of shape (n,), str
+            Site of each subject.
         d : ndarray of shape (n, k)
             Covariates, whose effect on the edges is kept.
         y : ndarray of shape (n,) or None
@@ -152,6 +151,7 @@ class SiteEffects:
             classes, so that a site's share of patients does not move it. Without them this is
             neuroCombat.
         how : {"combat", "demean"}
+            As in the class.
         """
         check_names("harmonisation", [how], get_args(How))
         sites = tuple(sorted(set(site.tolist())))
@@ -183,6 +183,7 @@ class SiteEffects:
         d : ndarray of shape (n, k)
             Covariates, as in `fit`.
         site : str
+            The subjects' site.
         unseen : {"refuse", "estimate"}
             Whether a site that was not fitted is an error, or its effect is estimated from these
             subjects.

@@ -66,6 +66,7 @@ def require_covariates(
     Parameters
     ----------
     covariates : mapping of str to ndarray of shape (n,)
+        Values of all subjects, by name.
     names : sequence of str
         Covariates to remove.
     ids : sequence of str

@@ -51,10 +51,9 @@ class Dataset(NamedTuple):
             source = import_object(source)
         source_settings = field_types(source)  # name to type
 
+        # `updated=()`: of a source that is a class, the attributes are not copied.
         @limits(**field_limits(source))
-        @functools.wraps(
-            source, updated=()
-        )  # not the attributes of a source that is a class
+        @functools.wraps(source, updated=())
         def loader(**params: Any) -> Cohort:
             """Return the cohort of the source, with the common settings applied."""
             of_source = {k: v for k, v in params.items() if k in source_settings}

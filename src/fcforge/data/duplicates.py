@@ -37,7 +37,9 @@ def find_duplicates(
     Parameters
     ----------
     fc : ndarray of shape (n, R, R)
+        Scans of the first data set.
     ids : ndarray of shape (n,), str
+        Their ids.
     other : ndarray of shape (m, R, R), optional
         Second data set. Each pair then has one scan from each set, and scans with the same id
         count as duplicates, too.

@@ -264,9 +264,8 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
         raise DataError(message, do="Keep one row each.")
     subjects = cohort.subject_id.tolist()
     row_of_id = {subject: row for row, subject in enumerate(ids)}
-    row_of_subject = under_ids_of(
-        subjects, row_of_id
-    )  # with the cohort's leading zeros
+    # Ids of the file get the leading zeros that the cohort's have.
+    row_of_subject = under_ids_of(subjects, row_of_id)
     places = np.array([row_of_subject.get(subject, -1) for subject in subjects])
     if (places < 0).all():  # -1: not in the file
         raise DataError(
@@ -295,7 +294,8 @@ def _table_columns(path: Path) -> dict[str, np.ndarray]:
 def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...]]:
     """Return the rows of a table without their edges, the FC of the edges, and the ROI names.
 
-    The edges' cells are removed from `rows` in place. FC has the shape (rows, R, R).
+    The edges' cells are removed from `rows` in place. FC has the shape (rows, R, R). The edges are Fisher z
+    if `kind` says so, else correlations.
     """
     names = [name for name in rows[0] if EDGE.fullmatch(name)]
     if not names:

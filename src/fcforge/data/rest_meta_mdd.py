@@ -219,6 +219,7 @@ def _choose(
     subjects : sequence of str
         Ids of all subjects.
     sites : sequence of str, or "all"
+        As in `load_rest_meta_mdd`.
     """
     if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")

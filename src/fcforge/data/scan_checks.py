@@ -146,6 +146,7 @@ def limits(reference: Reference, fc: Array) -> dict[str, float]:
     Parameters
     ----------
     reference : Reference
+        Axes of the site's synthetic subjects.
     fc : ndarray of shape (n, R, R)
         The site's real training subjects.
     """
@@ -215,7 +216,7 @@ def strangeness(known: list[Known], fc: Array) -> tuple[Array, list[str]]:
 
 
 def require_alike(known: list[Known], fc: Array, accept: bool) -> bool:
-    """Return whether a site's scans are unlike those of all known sites.
+    """Refuse a site's scans if they are unlike those of all known sites, or return that they are.
 
     Parameters
     ----------
@@ -225,6 +226,11 @@ def require_alike(known: list[Known], fc: Array, accept: bool) -> bool:
         Scans of the new site.
     accept : bool
         Whether unlike scans are accepted instead of raising `DataError`.
+
+    Returns
+    -------
+    bool
+        Whether the scans are unlike the others and were accepted.
     """
     message = _unlike_message(known, fc)
     if message and not accept:
@@ -279,9 +285,8 @@ def partners(mean: Array) -> Array | None:
         return None
     roi = np.arange(n)
     alternating = np.where(roi < n - n % 2, roi ^ 1, roi)  # 0 with 1, 2 with 3, ...
-    halves = (
-        (roi + n // 2) % n if n % 2 == 0 else roi
-    )  # of 90: 0 with 45, 1 with 46, ...
+    # With 90 ROIs: 0 with 45, 1 with 46, ...
+    halves = (roi + n // 2) % n if n % 2 == 0 else roi
     for partner in (alternating, halves):
         share_weaker = (matrix < matrix[roi, partner][:, None]).mean(1)
         if np.median(share_weaker) >= PAIRED:

@@ -519,9 +519,8 @@ class World:
         n = self.atlas.n_rois
         local = _disorder(rng, self.system)
         shared = recipe.rho * self.population.disorder
-        mixed = (
-            shared + np.sqrt(1 - recipe.rho**2) * local
-        )  # correlation rho with the population
+        # Its correlation with the population's pattern is rho.
+        mixed = shared + np.sqrt(1 - recipe.rho**2) * local
         shift = recipe.site_block * _by_system(rng, self.system)
         shift += recipe.site_edge * symmetric_normal(rng, n)
         reliability = 1 - UNRELIABILITY * np.abs(rng.standard_normal(n))

@@ -80,6 +80,7 @@ def contrast(scores: np.ndarray, higher: np.ndarray) -> Contrast:
     Parameters
     ----------
     scores : ndarray of shape (n,)
+        Output of a classifier for each person.
     higher : ndarray of shape (n,), bool
         Members of the group that should score higher.
     """
@@ -104,9 +105,11 @@ def scan_fault(
     fc : ndarray of shape (n, R, R)
         Scans of the site.
     site : str
+        Name of the site, for the message.
     others : str
         Name of the sites behind `known` in the message, e.g. "the sites before it".
     severity : {"error", "warning"}
+        Severity of the fault.
     """
     z = fisher_z(fc)
     if fc.shape[-1] < MIN_ROIS or _consistency(z) < CONSISTENT:

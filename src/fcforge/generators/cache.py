@@ -127,7 +127,7 @@ def fit_together(
     int
         Number of states fitted.
     """
-    missing = {}
+    missing = {}  # by file, subjects and seed
     for batch, names in requests:
         path = Path(folder) / f"{fit_key(generator, batch, _seed(names))}.safetensors"
         if not is_stored(path):

@@ -48,6 +48,7 @@ def in_parts(function: Callable[[Tensor], Tensor], given: Tensor, rois: int) -> 
     function : callable
         Maps (b, ...) to (b, ...); the result for one subject must not depend on the others.
     given : Tensor of shape (n, ...)
+        A row for each subject, or just their numbers.
     rois : int
         Number of ROIs, from which the size of chunks follows.
 
@@ -130,9 +131,8 @@ def _slope(values: Tensor, vectors: Tensor, coarse: bool) -> Tensor:
     total = torch.zeros_like(vectors)
     # The integrand is the same at s and 1 - s: each node of the half interval counts twice.
     for node, weight in LOBATTO if coarse else GAUSS:
-        if (
-            node == 0.0
-        ):  # exp(0 L) is the identity, so only the diagonal of exp(L) remains
+        # At s = 0 one factor is the identity, so only the diagonal of exp(L) remains.
+        if node == 0.0:
             diag = (vectors.square() @ values.exp()[..., None])[..., 0]
             total.diagonal(dim1=-2, dim2=-1).add_(2.0 * weight * diag)
             continue
@@ -289,9 +289,8 @@ def newton(coordinates: Tensor, x: Tensor, tol: float, near: float = 0.0) -> Ten
     for step in range(MOST_STEPS):
         values, vectors, diag = _eigen(log_matrix[todo], x[todo])
         gap = diag.log().abs().amax(-1)
-        goes_on = (gap > tol) & (
-            step < MOST_STEPS - 1
-        )  # the last step accepts what is left
+        # The last step accepts what is left.
+        goes_on = (gap > tol) & (step < MOST_STEPS - 1)
         out[todo[~goes_on]] = _matrix_exp(values[~goes_on], vectors[~goes_on])
         todo = todo[goes_on]
         if not len(todo):

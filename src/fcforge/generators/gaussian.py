@@ -65,9 +65,8 @@ def residual_factors(
     freedom = max(residual.shape[0] - len(groups), 1)
     # Axes from the n x n Gram matrix: p is 6670, n about 100.
     vectors = torch.linalg.eigh((residual @ residual.T).double()).eigenvectors
-    vectors = (
-        vectors[:, -freedom:].flip(-1).to(x.dtype)
-    )  # largest first, without those of 0
+    # Largest eigenvalue first, without the K eigenvalues of 0.
+    vectors = vectors[:, -freedom:].flip(-1).to(x.dtype)
     factors = vectors.T @ residual * ((1.0 - shrink) / freedom) ** 0.5
     variance = residual.square().sum(0) / freedom
     return factors, (variance - factors.square().sum(0)).clamp_min(0.0).sqrt()

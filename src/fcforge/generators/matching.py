@@ -82,6 +82,7 @@ def decode(coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor) -> Tens
     coordinates : Tensor of shape (n, E)
         Shifted in place.
     y : Tensor of shape (n,)
+        Class of each row.
     start : Tensor of shape (R,)
         First guess of the diagonal, from `off_log`.
     means : Tensor of shape (K, R, R)

@@ -202,6 +202,7 @@ class FCGenerator:
         classes : ndarray of shape (n_classes,)
             Labels in sorted order.
         n_rois, seed : int
+            Number of ROIs, and the seed of the fit, from which samples get theirs.
         """
         self._state = state
         self._seed = seed
@@ -417,6 +418,7 @@ class _Printer:
         self.in_place = sys.stderr.isatty()
 
     def __call__(self, done: int, total: int, terms: Mapping[str, float]) -> None:
+        # On a terminal one line is written over; elsewhere about ten lines are written.
         step = max(1, total // 10)
         if not self.in_place and done % step and done != total:
             return

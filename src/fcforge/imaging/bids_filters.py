@@ -91,9 +91,8 @@ def read_filters(path: Path) -> BIDSFilters:
     values: dict[str, tuple[str | None, ...]] = {}
     for name, wanted in queries.get("bold", {}).items():
         accepted = wanted if isinstance(wanted, list) else [wanted]
-        if (
-            name in FIXED or name == "extension"
-        ):  # the ending follows from the layout and atlas
+        # Any extension passes: it follows from the layout and the atlas.
+        if name in FIXED or name == "extension":
             if name in FIXED and accepted != [FIXED[name]]:
                 raise ConfigError(
                     f"the query bold asks for {name} {wanted!r}, but FC is made of {FIXED[name]}.",

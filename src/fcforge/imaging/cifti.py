@@ -190,9 +190,8 @@ def load_parcellation(path: Path) -> Atlas:
             where=path,
             do="Keep one: wb_command -cifti-merge OUT.dlabel.nii -cifti FILE -column NUMBER.",
         )
-    keys = np.rint(_values(image, path)[0]).astype(
-        np.int64
-    )  # label of each grayordinate
+    # The label of each grayordinate.
+    keys = np.rint(_values(image, path)[0]).astype(np.int64)
     table = labels_axis.label[0]  # by label, its name and colour
     present = np.unique(keys[keys != 0])
     unnamed = [int(key) for key in present if int(key) not in table]

@@ -290,6 +290,7 @@ def degrees_of_freedom(
     Parameters
     ----------
     n_volumes, n_confounds : int
+        n and k.
     tr : float or None
         Repetition time in seconds; None where nothing is filtered.
     band : (float or None, float or None)

@@ -311,6 +311,7 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     DataError
         If the file is damaged or does not fit the atlas.
     """
+    # These take the arguments of this function, too.
     readers = {"series": _from_series, "matrix": _from_matrix, "scan": _from_scan}
     read = _from_dense if source.is_dense else readers[source.kind]
     with at(source.path):
@@ -339,7 +340,7 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
         and n in DPABI_ALL_ATLASES
         and atlas.name == "AAL116"
     ):
-        columns = slice(0, 116)
+        columns = slice(0, 116)  # the file holds several atlases side by side
         warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
     elif source.tool == "series" and not roi_series.are_matched(names[columns], atlas):
         warnings = (
@@ -535,9 +536,11 @@ def _denoising_warnings(
     source : Source
     request : FCRequest
     nan_voxels : int
+        Number of voxels inside ROIs that are NaN in some volume.
     series : ndarray of shape (n_volumes, n_rois)
         Series before denoising.
     quality : RunQuality
+        Its traces are the confounds that are compared with the scan.
     """
     warnings = []
     if nan_voxels:

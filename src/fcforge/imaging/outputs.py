@@ -321,9 +321,8 @@ def group_quality(
     atlas : Atlas
     """
     measures: dict[str, Mapping[str, float | None]] = {}  # by participant_id
-    stored: list[
-        Matrices | None
-    ] = []  # in the order of `people`, which has that of `files`
+    # A row for each of `people`, who have the order of `files`.
+    stored: list[Matrices | None] = []
     done = set(people["file"]) if len(people) else set()
     for subject, path in files.items():
         if str(path.relative_to(out)) in done:

@@ -260,9 +260,8 @@ def _probability_map(source: Source, label: str) -> Path | None:
     space = source.entities.get("space")
     if not space or not source.has_confounds:
         return None
-    session = (
-        source.path.parent.parent
-    )  # above func/: the session, or the subject without sessions
+    # The folder that holds func/: of the session, or of a subject without sessions.
+    session = source.path.parent.parent
     wanted = re.compile(rf"_space-{re.escape(space)}_(.*_)?label-{label}_probseg\.nii")
     for folder in (session / "anat", session.parent / "anat"):
         if folder.is_dir():

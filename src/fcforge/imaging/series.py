@@ -230,16 +230,16 @@ def checked_matrix(
     DataError
         If the matrix is not symmetric, has values beyond 1 (Fisher z), or a ROI is NaN with some others only.
     """
-    off = ~np.eye(len(fc), dtype=bool)
+    off_diagonal = ~np.eye(len(fc), dtype=bool)
     missing = ~np.isfinite(fc)
     empty = np.array(
         [
-            missing[i][off[i]].all() or not np.nan_to_num(fc[i][off[i]]).any()
-            for i in range(len(fc))
+            missing[i][others].all() or not np.nan_to_num(fc[i][others]).any()
+            for i, others in enumerate(off_diagonal)
         ]
     )
     kept = np.ix_(~empty, ~empty)
-    inner = np.where(off, fc, 1.0)[kept]
+    inner = np.where(off_diagonal, fc, 1.0)[kept]
     if np.isnan(inner).any():
         rois = [names[i] for i in np.flatnonzero(~empty)[np.isnan(inner).any(axis=1)]]
         raise DataError(

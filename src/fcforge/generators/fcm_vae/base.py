@@ -435,9 +435,8 @@ class VAE(Generator):
         On a GPU the networks train together. The work before and after runs in threads, a site each,
         on the CPU, so that its random numbers are the same on every device.
         """
-        home = batches[
-            0
-        ].fc.device  # where the networks are trained and the models returned
+        # The device of the training and of the result.
+        home = batches[0].fc.device
         batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
         with one_thread(), ThreadPoolExecutor() as pool:
             frames, sites = zip(*pool.map(self.site, batches), strict=True)

@@ -2,7 +2,8 @@
 
 The decoder predicts the log-rate of a Poisson likelihood for exp(standardised Fisher z). A gate lowers
 the rate where the adjacency A has no edge. z given the diagnosis y is drawn by Bayes' rule. Sizes that
-the paper does not give are those of the authors' code.
+the paper does not give are those of the authors' code. Methods that replace one of `VAE` have its
+arguments.
 
 Shapes: n subjects, R ROIs, E = R(R-1)/2 edges, K classes, d_z latent units.
 """

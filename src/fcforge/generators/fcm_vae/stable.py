@@ -2,7 +2,7 @@
 
 Off-log coordinates are the off-diagonal entries of the matrix logarithm of FC
 (`fcforge.generators.coordinates`), so every sample is a valid correlation matrix. docs/generators.md
-gives the reason for each difference from the paper.
+gives the reason for each difference from the paper. Methods that replace one of `VAE` have its arguments.
 
 Shapes: n subjects, R ROIs, E = R(R-1)/2 edges, K classes, d_z latent units, k factors of a covariance.
 """

@@ -76,7 +76,10 @@ class Trainable(Protocol):
         masks: Params,
         beta: float | Tensor,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the loss of a batch, minus the supervised ELBO, and its `TERMS`."""
+        """Return the loss of a batch, minus the supervised ELBO, and its `TERMS`.
+
+        The arguments are described in `fcforge.generators.fcm_vae.base.VAE.negative_elbo`.
+        """
         ...
 
 
@@ -182,9 +185,8 @@ class LaneBatches:
             drawn = vae.dropout_masks(n, self.rois, self.mask_rngs[lane])
             filler = {k: v.new_ones(size - n, *v.shape[1:]) for k, v in drawn.items()}
             masks.append({k: torch.cat([v, filler[k]]) for k, v in drawn.items()})
-            rows[lane, :n] = index + sum(
-                self.sizes[:lane]
-            )  # where the lane begins in the bank
+            # From numbers within the lane to rows of the bank.
+            rows[lane, :n] = index + sum(self.sizes[:lane])
             weight[lane, :n] = 1.0
             noise[lane, :n] = normal(n, vae.d_z, rng=self.rngs[lane])
         step = Step(rows, weight, noise, stacked(masks))
