@@ -69,11 +69,11 @@ class Bandit(Validated):
     def start(self, device: torch.device | str) -> Moments:
         """Return the moments of one arm before any reward."""
         zero = torch.zeros(1, 2, device=device)
-        return Moments(self.first * torch.eye(2, device=device)[None], zero)
+        return Moments(self.initial * torch.eye(2, device=device)[None], zero)
 
     @property
-    def first(self) -> float:
-        """Factor of the identity that the moments of a new arm start with."""
+    def initial(self) -> float:
+        """Factor of the identity that the second moments S of a new arm start with."""
         return 0.0
 
     @property
@@ -121,18 +121,22 @@ class Bandit(Validated):
         return solve_2x2(precision, right), precision
 
     def with_prior(self, moments: Moments) -> Moments:
-        """Return the (pooled) moments with the prior added: precision A and right-hand side b."""
+        """Return the (pooled) moments with the prior added: precision A and right-hand side b.
+
+        The prior acts like earlier rewards: without others the posterior mean is (0, `belief`).
+        """
         s, b = moments
-        forgetting = torch.arange(2, device=s.device)  # (0, 1): the second feature
+        second_feature = torch.arange(2, device=s.device)  # (0, 1)
         return Moments(
             s + self.prior * torch.eye(2, device=s.device),
-            b + self.prior * self.belief * forgetting,
+            b + self.prior * self.belief * second_feature,
         )
 
     def draw(self, moments: Moments, normal: Tensor) -> Tensor:
         """Draw a weight vector (arms, 2) for every arm from standard normal numbers (arms, 2).
 
-        Pooled arms share one draw, as they share one weight vector.
+        The draw is from the posterior: its mean plus `noise` times a vector of covariance A^{-1}. Pooled
+        arms share one draw, as they share one weight vector.
         """
         mean, precision = self.posterior(moments)
         if self.pooled:
@@ -153,7 +157,7 @@ class PaperBandit(Bandit):
     pooled: bool = False
 
     @property
-    def first(self) -> float:
+    def initial(self) -> float:
         """The prior, which is part of the moments."""
         return self.prior
 
@@ -179,7 +183,10 @@ def solve_2x2(a: Tensor, b: Tensor) -> Tensor:
 
 
 def half_solve_2x2(a: Tensor, e: Tensor) -> Tensor:
-    """Return ``L^{-T} e`` with ``A = L L^T``, of covariance A^{-1} for standard normal e."""
+    """Return ``L^{-T} e`` with ``A = L L^T``, of covariance A^{-1} for standard normal e.
+
+    A is symmetric (..., 2, 2), e is (..., 2).
+    """
     l11 = a[..., 0, 0].clamp(min=1e-20).sqrt()
     l21 = a[..., 0, 1] / l11
     l22 = (a[..., 1, 1] - l21 * l21).clamp(min=1e-20).sqrt()
@@ -205,7 +212,9 @@ def standardised(values: Tensor) -> Tensor:
 def shares(gain: Tensor, temperature: float, floor: float) -> Tensor:
     r"""Return the share of the budget of each site (sites,), summing to one.
 
-    .. math:: w = f / T + (1 - f)\, \mathrm{softmax}(u / \theta)
+    .. math:: f / T + (1 - f)\, \mathrm{softmax}(u / \theta)
+
+    with T the number of sites.
 
     Parameters
     ----------
@@ -228,6 +237,7 @@ def quotas(share: Tensor, total: int, cap: Tensor) -> Tensor:
     Parameters
     ----------
     share : Tensor of shape (sites,)
+        Shares of the sites, in any unit: only their proportions matter.
     total : int
         Number of subjects to split.
     cap : Tensor of shape (sites,), int64
@@ -248,6 +258,8 @@ def quotas(share: Tensor, total: int, cap: Tensor) -> Tensor:
         proportional = left * open_share / open_share.sum().clamp(min=1e-300)
         ideal = torch.where(full, cap.double(), proportional)
         full = full | (ideal >= cap)
+    # Rounded down, the quotas sum to too little; what is missing goes, one each, to the sites that lost
+    # most by rounding. The rank of a remainder is 0 for the largest.
     quota = torch.minimum(ideal, cap).floor().long()
     remainder = torch.where(quota < cap, ideal - quota, -1.0)
     rank = torch.argsort(torch.argsort(remainder, descending=True, stable=True))
@@ -264,7 +276,9 @@ def limited_quotas(share: Tensor, total: int, low: int, high: int) -> Tensor:
     Parameters
     ----------
     share : Tensor of shape (sites,)
+        Shares of the sites, which sum to one.
     total : int
+        Number of subjects to split.
     low, high : int
         Smallest and largest quota of a site.
 
@@ -286,15 +300,17 @@ def _fill(space: Tensor, order: Tensor, amount: Tensor) -> Tensor:
     Parameters
     ----------
     space : Tensor of shape (sites,), int64
+        Most that each site can get.
     order : Tensor of shape (sites,), int64
         Numbers of the sites, the first to fill first.
     amount : int64 scalar
+        What is beyond the space of all sites is not used.
 
     Returns
     -------
     Tensor of shape (sites,), int64
     """
     sorted_space = space[order]
-    before = sorted_space.cumsum(0) - sorted_space
+    before = sorted_space.cumsum(0) - sorted_space  # what the sites before can take
     filled = torch.minimum((amount - before).clamp(min=0), sorted_space)
     return torch.zeros_like(space).index_copy(0, order, filled)

@@ -127,6 +127,7 @@ class Bank:
             self._pools[name] = range(self._n, self._n + len(batch))
             self._fc[name] = batch.fc.to(self.device)
             if self.weight is None and batch.weight is not None:
+                # the first pool with weights: subjects of earlier pools weigh 1
                 self.weight = torch.ones_like(self.y, dtype=torch.float64)
             if self.weight is not None:
                 self.weight = torch.cat([self.weight, batch.weights.to(self.device)])
@@ -168,21 +169,32 @@ class Bank:
     def products(self, model: Model, rows: Tensor) -> Tensor:
         """Return the inner products (n, n) of the edges of some rows, in float64.
 
-        Products of whole pools are cached, because all orders of the same sites use them.
+        Products of whole pools are cached, because all orders of the same sites use them. The result is
+        put together from blocks, one per pair of pools, of which the asked rows are taken.
+
+        Parameters
+        ----------
+        model : Model
+            One whose prepared inputs are edges.
+        rows : Tensor of shape (n,), int64
         """
         x = self.inputs(model)["edges"]
         names, pool, item = self.address(rows)
         by_pool = torch.argsort(pool, stable=True)
         items = item[by_pool].to(self.device).split(torch.bincount(pool).tolist())
-        parts = list(zip(names, items, strict=True))
-        bands = [
-            torch.cat([self._block(x, model, a, b)[i][:, j] for b, j in parts], 1)
-            for a, i in parts
-        ]
+        parts = list(zip(names, items, strict=True))  # the items asked for, by pool
+        bands = []
+        for left, left_items in parts:
+            blocks = []
+            for right, right_items in parts:
+                block = self._block(x, model, left, right)
+                blocks.append(block[left_items][:, right_items])
+            bands.append(torch.cat(blocks, 1))
         products = torch.cat(bands)  # rows sorted by pool
-        if bool((by_pool.diff() > 0).all()):
-            return products  # they were sorted already
-        original = torch.argsort(by_pool).to(self.device)
+        already_sorted = bool((by_pool.diff() > 0).all())
+        if already_sorted:
+            return products
+        original = torch.argsort(by_pool).to(self.device)  # the inverse of `by_pool`
         return products[original][:, original]
 
     def _block(self, x: Tensor, model: Model, a: PoolName, b: PoolName) -> Tensor:
@@ -209,7 +221,8 @@ class Bank:
         """
         if name not in self._known:
             if len(self._known) >= MOST_KNOWN:
-                self._known.pop(next(iter(self._known)))
+                oldest = next(iter(self._known))
+                self._known.pop(oldest)
             self._known[name] = compute()
         return self._known[name]
 
@@ -242,7 +255,19 @@ class Bank:
         return pools, pool, item
 
     def locate(self, pools: Sequence[PoolName], pool: Tensor, item: Tensor) -> Tensor:
-        """Turn addresses back into rows; the inverse of `address`."""
+        """Turn addresses back into rows; the inverse of `address`.
+
+        Parameters
+        ----------
+        pools, pool, item
+            As `address` returns them. All pools must be in the bank.
+
+        Returns
+        -------
+        Tensor of shape (n,), int64
+            Rows; -1 for an empty slot.
+        """
+        # one number more than pools, which the index -1 of an empty slot finds
         start = torch.tensor(
             [self._pools[p].start for p in pools] + [0], device=self.device
         )
@@ -266,8 +291,8 @@ class PublicView:
     subjects : PublicSubjects
         The subjects with their base model.
     bank : Bank
-    rows : Tensor
-        Bank rows (n,) of the public subjects.
+    rows : Tensor of shape (n,), int64
+        Bank rows of the public subjects.
     """
 
     subjects: PublicSubjects
@@ -302,8 +327,8 @@ class SiteView:
     position : int
         Number of sites learned before this one.
     bank : Bank
-    train, val : Tensor
-        Bank rows of the learning and validation parts.
+    train, val : Tensor of shape (n,), int64
+        Bank rows of the subjects to train on, and of those held back to choose the best epoch.
     synthesise : callable or None
         Generates a number of synthetic subjects of the site, or reads them from a cache, and returns
         their bank rows. None for a learner without generator.

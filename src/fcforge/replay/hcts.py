@@ -13,6 +13,9 @@ subjects of past sites, the candidates. It works on two levels.
 The reward of a choice is the fall of the site's cross-entropy on its held-out subjects until the next
 refresh.
 
+In the words of bandits every past site is an arm. A site's quota is the number of its subjects that are
+replayed, its share the part of the budget from which the quota is rounded.
+
 All tensors are those of one training run: T past sites, C candidates and D held-out subjects per site.
 In the code phi is a site's context and psi a subject's.
 
@@ -185,6 +188,7 @@ class HCTS(Checked, metaclass=Variants):
             Length of the readouts that a model learns; 0 where readouts never change, or where
             `Contexts` are given without prototypes.
         """
+        # the state of one site gives types and shapes; in the end it is cut to no site
         arm = self._arm(torch.zeros((), device=device))
         if self.keeps_prototypes and readout:
             shape = (1, n_classes, readout)
@@ -246,10 +250,13 @@ class HCTS(Checked, metaclass=Variants):
         gain = self.reward(state, contexts.ce)
         state = self.credit(state, gain, state.seen)
         state, choice = self.choose(state, contexts, key, capacity)
-        return self.looked(state, contexts), choice
+        return self.noted(state, contexts), choice
 
-    def looked(self, state: HCTSState, contexts: Contexts) -> HCTSState:
-        """Return the state with the cross-entropies that the next refresh computes its reward from."""
+    def noted(self, state: HCTSState, contexts: Contexts) -> HCTSState:
+        """Return the state with what the next refresh needs of this one.
+
+        These are the cross-entropies, from which it computes its reward, and the running averages, if any.
+        """
         seen = torch.ones_like(state.seen)
         state = state._replace(ce=contexts.ce, seen=seen)
         if contexts.prototypes:
@@ -279,11 +286,12 @@ class HCTS(Checked, metaclass=Variants):
             Sites that earned a reward; the others stay as they are.
         """
         phi = state.phi
-        outer = phi[:, :, None] * phi[:, None, :]
-        by_site = gain[:, None]
-        sites = self.sites.update(state.sites, outer, phi * by_site, seen)
+        phi_outer = phi[:, :, None] * phi[:, None, :]
+        gains = gain[:, None]
+        sites = self.sites.update(state.sites, phi_outer, phi * gains, seen)
+        # the subjects of a site have no rewards of their own: all get that of the site
         subjects = self.subjects.update(
-            state.subjects, state.psi_outer, state.psi_mean * by_site, seen
+            state.subjects, state.psi_outer, state.psi_mean * gains, seen
         )
         return state._replace(sites=sites, subjects=subjects)
 
@@ -305,7 +313,7 @@ class HCTS(Checked, metaclass=Variants):
         v = self.subjects.draw(state.subjects, normal(fold(key, 2), (sites, 2)))
         score = (contexts.psi * v[:, None, :]).sum(-1)
         best_first = torch.argsort(score, dim=-1, descending=True, stable=True)
-        rank = torch.argsort(best_first, dim=-1)
+        rank = torch.argsort(best_first, dim=-1)  # inverse permutation: 0 is the best
         shortlisted = rank < self.shortlist * quota[:, None]
         steps = min(capacity, candidates)
         order = farthest_first(contexts.distance, shortlisted, score, steps)
@@ -315,7 +323,7 @@ class HCTS(Checked, metaclass=Variants):
         return state, Choice(active, quota, share)
 
     def shares(self, gain: Tensor) -> Tensor:
-        """Return the share of the budget of each site from its expected gain (T,)."""
+        """Return the share (T,) of the budget of each site from its expected gain (T,)."""
         return shares(gain, self.temperature, self.floor)
 
     def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
@@ -333,7 +341,8 @@ class HCTS(Checked, metaclass=Variants):
         -------
         quota : Tensor of shape (T,), int64
         total : int
-            Sum of the quotas.
+            Sum of the quotas, known without reading a tensor. It is below `capacity` if there are fewer
+            candidates.
         """
         cap = torch.full_like(share, candidates, dtype=torch.int64)
         total = min(capacity, share.shape[0] * candidates)
@@ -399,11 +408,11 @@ class HCTS(Checked, metaclass=Variants):
             no part.
         """
         active, quota, _ = choice
-        first = (
-            quota.cumsum(0) - quota
-        )  # place of each site's first subject in `active`
+        # place of each site's first subject in `active`
+        first = quota.cumsum(0) - quota
         sites = quota.shape[0]
-        u = uniform(key, (sites, -(-size // sites)))
+        per_site = -(-size // sites)  # rounded up
+        u = uniform(key, (sites, per_site))
         place = first[:, None] + _below(u, quota[:, None])
         weight = (quota > 0)[:, None] * torch.full_like(u, 1.0 / u.numel())
         place = place.clamp(0, active.shape[0] - 1)
@@ -496,14 +505,18 @@ class AuthorsHCTS(PaperHCTS):
     def refresh(
         self, state: HCTSState, contexts: Contexts, key: Tensor, capacity: int
     ) -> tuple[HCTSState, Choice]:
-        """Choose `capacity` subjects, then credit this choice with the last one's reward."""
+        """Choose `capacity` subjects, then credit this choice with the last one's reward.
+
+        A site without an earlier choice earns 1/2, the reward of no change.
+        """
         gain = torch.where(state.seen, self.reward(state, contexts.ce), 0.5)
         state, choice = self.choose(state, contexts, key, capacity)
         state = self.credit(state, gain, torch.ones_like(state.seen))
-        return self.looked(state, contexts), choice
+        return self.noted(state, contexts), choice
 
     def shares(self, gain: Tensor) -> Tensor:
         """Return the share of the budget of each site, at least `LEAST_SHARE`."""
+        # the part that is split evenly: every site's least share, times the number of sites
         floor = min(self.floor + self.LEAST_SHARE * gain.shape[0], 1.0)
         return shares(standardised(gain), self.temperature, floor)
 
@@ -511,7 +524,7 @@ class AuthorsHCTS(PaperHCTS):
         """Turn shares of the budget into quotas within `LIMITS`; see `HCTS.deal`."""
         sites = share.shape[0]
         low, high = (min(limit, candidates) for limit in self.LIMITS)
-        low = min(low, capacity // sites)
+        low = min(low, capacity // sites)  # no more than every site can have
         total = min(capacity, sites * high)
         return limited_quotas(share, total, low, high), total
 
@@ -528,11 +541,12 @@ class AuthorsHCTS(PaperHCTS):
         """
         active, quota, share = choice
         assert isinstance(share, Tensor)  # this variant's states keep it
-        first = quota.cumsum(0) - quota
+        first = quota.cumsum(0) - quota  # as in `HCTS.draw_slots`
         u = uniform(key, (size,))
+        # a site for every draw: the shares are stretches of a line on which a random point lies
         upper = share.cumsum(0)
-        drawn = uniform(fold(key, 1), (size, 1)) * upper[-1]
-        site = (drawn >= upper).sum(1).clamp(max=share.shape[0] - 1)
+        point = uniform(fold(key, 1), (size, 1)) * upper[-1]
+        site = (point >= upper).sum(1).clamp(max=share.shape[0] - 1)
         place = first[site] + _below(u, quota[site])
         slots = active[place.clamp(0, active.shape[0] - 1)]
         return slots, torch.full_like(u, 1.0 / size)
@@ -552,6 +566,10 @@ def even_choice(noise: Tensor, capacity: int, sampler: HCTS) -> Choice:
         Number of subjects to choose.
     sampler : HCTS
         Its `deal` turns shares into quotas.
+
+    Returns
+    -------
+    Choice
     """
     sites, n = noise.shape
     even = torch.full((sites,), 1.0 / sites, device=noise.device)
@@ -585,6 +603,7 @@ def take_first(
         Whether each candidate is taken.
     """
     sites, steps = order.shape
+    # of every place in `active`: which site it belongs to, and which step of that site's order
     place = torch.arange(total, device=order.device)
     ends = quota.cumsum(0)
     sites_before = (place[:, None] >= ends[None, :]).sum(1)

@@ -5,9 +5,9 @@ site -1. A subject is held as its row in the bank (`fcforge.replay.bank`). The t
 at the time when the subject entered.
 
 In a memory of real subjects each gets a priority on entry and keeps it. A full memory keeps the
-highest priorities: over all subjects (with random priorities that is reservoir sampling, a uniform
-sample of all subjects seen) or within every cell of site and class, so that cells stay equal as
-sites come. Nothing has to be drawn again, and no subject can enter twice.
+subjects of the highest priorities: over all subjects (with random priorities that is reservoir sampling, a
+uniform sample of all subjects seen) or within every cell, so that cells stay equal as sites come. A cell is
+the subjects of one class at one site. Nothing has to be drawn again, and no subject can enter twice.
 
 Shapes: n slots, b subjects of a batch, d numbers of a readout.
 """
@@ -77,7 +77,8 @@ class Replay(NamedTuple):
     embedding : Tensor of shape (b, d)
         Teacher readout r, stored likewise.
     weight : Tensor of shape (b,)
-        Weights of the subjects in a mean; they sum to one.
+        Weights of the subjects in a mean. They sum to one, or to less where a site has no part because
+        its quota is 0 (`fcforge.replay.hcts.HCTS.draw_slots`).
     rows : Tensor of shape (b,), int64, or None
         Bank rows of the subjects, where training weights of subjects are looked up.
     """
@@ -187,7 +188,7 @@ def drawn_by_weight(replay: Replay, weight: Tensor, key: Tensor) -> Replay:
     assert replay.rows is not None
     mass = replay.weight * weight[replay.rows].to(replay.weight)
     place = systematic(mass, uniform(key, ()))
-    total = replay.weight.sum()
+    total = replay.weight.sum()  # below one where a site has no part in the replay
     even = torch.ones_like(replay.weight) * (total / len(place))
     inputs = {k: v[place] for k, v in replay.inputs.items()}
     return Replay(
@@ -215,8 +216,10 @@ def systematic(mass: Tensor, shift: Tensor) -> Tensor:
     Tensor of shape (n,), int64
         Place i occurs ``n mass_i / mass.sum()`` times, rounded up or down.
     """
+    # Place i owns a stretch of length mass_i on a line; n points at equal distances, all moved by one
+    # random shift, find the places whose stretches they lie in.
     n = len(mass)
-    upper = mass.cumsum(0)
+    upper = mass.cumsum(0)  # where each stretch ends
     grid = (torch.arange(n, device=mass.device) + shift) / n * upper[-1]
     return torch.searchsorted(upper, grid.to(upper), right=True).clamp(max=n - 1)
 
@@ -231,6 +234,7 @@ def uniform_slots(rows: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]
     key : Tensor, int32 scalar
         Random key.
     size : int
+        Number of draws.
 
     Returns
     -------
@@ -239,7 +243,7 @@ def uniform_slots(rows: Tensor, key: Tensor, size: int) -> tuple[Tensor, Tensor]
         1 / size each.
     """
     u = uniform(key, (size,))
-    n = (rows >= 0).sum()
+    n = (rows >= 0).sum()  # filled slots come first
     place = torch.minimum((u * n).long(), n - 1)  # u may round to 1
     slots = place.clamp(min=0)
     return slots, torch.full((size,), 1.0 / size, device=u.device)
@@ -317,6 +321,7 @@ def admit(memory: M, new: M, rule: Rule) -> M:
     else:
         y = offered.y
         site = offered.site
+        # one number for every class of every site; a number as target has no classes
         cell = site if y.is_floating_point() else site * (y.max() + 1) + y
         keep = highest_per_cell(offered.priority, cell, capacity)
     kept = {}

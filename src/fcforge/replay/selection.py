@@ -43,8 +43,9 @@ def mahalanobis(
     .. math:: d_u^2 = (z_u - \mu)^\top (\epsilon I + S)^{-1} (z_u - \mu)
                     = n\,\bigl(1 - n\epsilon\,[(n\epsilon I + G)^{-1}]_{uu}\bigr)
 
-    with S the covariance and G the (n, n) Gram matrix of the centred members (push-through
-    identity), so that a readout of thousands of numbers costs no more than the candidates do.
+    for subject u of a class of n members, with mean readout :math:`\mu`, S the covariance and G the (n, n)
+    Gram matrix of the centred members (push-through identity), so that a readout of thousands of numbers
+    costs no more than the candidates do.
 
     Parameters
     ----------
@@ -72,18 +73,21 @@ def mahalanobis(
     if unbiased:
         n = (n - 1).clamp(min=1.0)
     gram = centred @ centred.T
+    # n epsilon of the formula; the trace of G is n times that of S
     if ridge is None:
         rank = n.clamp(max=float(z.shape[1]))
         trace = gram.diagonal(dim1=-2, dim2=-1).sum()
-        load = (trace / rank).clamp(min=1e-12)
+        n_ridge = (trace / rank).clamp(min=1e-12)
     else:
-        load = n * ridge
+        n_ridge = n * ridge
     eye = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
     # unchecked Cholesky: a checked one waits for the device, which a CUDA graph does not allow
-    factor, _ = torch.linalg.cholesky_ex(gram + load * eye)
-    root = torch.linalg.solve_triangular(factor, eye, upper=False)
-    left = 1.0 - load * root.square().sum(-2)
-    return ((n * left).clamp(min=0.0).sqrt() * w).to(dtype)
+    factor, _ = torch.linalg.cholesky_ex(gram + n_ridge * eye)
+    inverse_factor = torch.linalg.solve_triangular(factor, eye, upper=False)
+    # the diagonal of the inverse, since A^-1 = L^-T L^-1 for A = L L^T
+    inverse_diagonal = inverse_factor.square().sum(-2)
+    squared_over_n = 1.0 - n_ridge * inverse_diagonal
+    return ((n * squared_over_n).clamp(min=0.0).sqrt() * w).to(dtype)
 
 
 def closeness(z: Tensor, y: Tensor, n_classes: int = 2) -> Tensor:
@@ -108,7 +112,7 @@ def closeness(z: Tensor, y: Tensor, n_classes: int = 2) -> Tensor:
         member = y == label
         d = mahalanobis(z, member, None)
         size = member.sum().clamp(min=1)
-        d = d * size / d.sum().clamp(min=1e-12)
+        d = d * size / d.sum().clamp(min=1e-12)  # divided by the class's mean s
         total = total + torch.where(member, 1.0 - torch.tanh(d), 0.0)
     return total
 
@@ -157,9 +161,10 @@ class Prototypes(NamedTuple):
         eye = torch.eye(z.shape[1], dtype=torch.float64, device=z.device)
         # unchecked, as in `mahalanobis`
         factor, _ = torch.linalg.cholesky_ex(self.covariance + JITTER * eye)
-        left = z.double() - self.mean[:, None]  # (classes, n, d)
-        white = torch.linalg.solve_triangular(factor, left.mT, upper=False)
-        d = white.square().sum(-2).clamp(min=0.0).sqrt()
+        centred = z.double() - self.mean[:, None]  # (classes, n, d)
+        # multiplied by the inverse factor, readouts have the identity as covariance: their length is d
+        white = torch.linalg.solve_triangular(factor, centred.mT, upper=False)
+        d = white.square().sum(-2).clamp(min=0.0).sqrt()  # to every class, (classes, n)
         of_class = y == torch.arange(len(self.mean), device=z.device)[:, None]
         return torch.where(of_class, 1.0 - torch.tanh(d), 0.0).sum(0).to(z.dtype)
 
@@ -232,6 +237,7 @@ class Averages:
             Mean and covariance of its present readouts.
         """
         one = torch.ones_like(now.mean[0, 0])
+        # a site that was not seen starts at its present values
         alpha = torch.where(self.seen[site], self.alpha * one, one)
         mean, covariance = (
             (1 - alpha) * old[site] + alpha * new
@@ -283,11 +289,12 @@ def farthest_first(
     # with a distance of -inf to itself, a subject is never chosen again
     blocked = torch.where(itself, -torch.inf, distance)
     best = torch.argmax(torch.where(allowed, score, -torch.inf), dim=1)
+    # distance of each subject to the nearest one chosen so far
     nearest = torch.where(allowed, torch.inf, -torch.inf)
-    rows = torch.arange(sites, device=distance.device)
+    every_site = torch.arange(sites, device=distance.device)
     order = [best]
     for _ in range(steps - 1):
-        nearest = torch.minimum(nearest, blocked[rows, best])
+        nearest = torch.minimum(nearest, blocked[every_site, best])
         best = torch.argmax(nearest, dim=1)
         order.append(best)
     return torch.stack(order, dim=1)
@@ -374,7 +381,7 @@ def contexts(
     for t, (rows, y, held_rows, held_y) in enumerate(
         zip(*candidates, *held_out, strict=True)
     ):
-        n = len(rows)
+        n = len(rows)  # candidates come first in the batch, then held-out subjects
         out = forward(torch.cat([rows, held_rows.clamp(min=0)]))
         logits = out.logits.float()
         quality = held_out_quality(logits[n:], held_y, held_rows >= 0, proxies)
@@ -409,11 +416,13 @@ def held_out_quality(
     filled : Tensor of shape (D,), bool
         Slots that hold a subject.
     proxies : int
+        Number of slots for synthetic subjects. More slots than these mean that test subjects follow.
     """
     correct = (logits.argmax(-1) == y).float()
-    context = slice(proxies, None) if y.shape[0] > proxies else slice(None)
+    leaked = y.shape[0] > proxies
+    for_accuracy = slice(proxies, None) if leaked else slice(None)
     ce = F.cross_entropy(logits[:proxies], y[:proxies], reduction="none")
-    accuracy = mean_over(correct[context], filled[context])
+    accuracy = mean_over(correct[for_accuracy], filled[for_accuracy])
     return accuracy, mean_over(ce, filled[:proxies])
 
 
@@ -444,10 +453,11 @@ def even_split(y: Tensor, held: int) -> tuple[Tensor, Tensor]:
     """
     order = torch.argsort(y, stable=True)
     n = len(order)
+    # `held` evenly spaced places below n
     place = (2 * torch.arange(held, device=y.device) + 1) * n // (2 * held)
-    out = torch.zeros(n, dtype=torch.bool, device=y.device)
-    out[place] = True
-    return order[~out], order[out]
+    is_held_out = torch.zeros(n, dtype=torch.bool, device=y.device)
+    is_held_out[place] = True
+    return order[~is_held_out], order[is_held_out]
 
 
 def reservoir(

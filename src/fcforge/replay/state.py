@@ -72,7 +72,7 @@ def field_types(cls: Any) -> dict[str, Any]:
     return {name: hints[name] for name in getattr(cls, "_fields", ())}
 
 
-def _plain(hint: Any) -> tuple[Any, tuple[str, ...]]:
+def _type_and_marks(hint: Any) -> tuple[Any, tuple[str, ...]]:
     """Split an annotated type into the type and its marks (`ROWS`, `RECOMPUTABLE`)."""
     if get_origin(hint) is Annotated:
         kind, *marks = get_args(hint)
@@ -82,6 +82,7 @@ def _plain(hint: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     """Return the members of a union of types; for another type that type alone."""
+    # ``Union[A, B]`` and ``A | B`` are two kinds of objects
     is_union = get_origin(kind) is Union or type(kind).__name__ == "UnionType"
     return get_args(kind) if is_union else (kind,)
 
@@ -104,9 +105,9 @@ def leaves(state: Any, name: str = "", marks: tuple[str, ...] = ()) -> Iterator[
             yield Leaf(f"{name}/{key}", value, marks)
     else:
         for field, hint in field_types(type(state)).items():  # type: ignore[arg-type]
-            more = _plain(hint)[1]
+            _, own_marks = _type_and_marks(hint)
             inner = f"{name}.{field}" if name else field
-            yield from leaves(getattr(state, field), inner, marks + more)
+            yield from leaves(getattr(state, field), inner, marks + own_marks)
 
 
 def named(state: Any) -> dict[str, Tensor]:
@@ -115,13 +116,14 @@ def named(state: Any) -> dict[str, Tensor]:
 
 
 def from_named(cls: type[S], tensors: Mapping[str, Tensor]) -> S:
-    """Return the state whose tensors `named` has named.
+    """Return the state with these tensors; the inverse of `named`.
 
     Parameters
     ----------
     cls : type
         The NamedTuple of the state, or `tuple` for no state.
-    tensors : mapping of name to Tensor
+    tensors : mapping of str to Tensor
+        All tensors of the state by their stored names.
 
     Returns
     -------
@@ -140,11 +142,19 @@ def from_named(cls: type[S], tensors: Mapping[str, Tensor]) -> S:
 def _read(hint: Any, name: str, tensors: Mapping[str, Tensor]) -> Any:
     """Return the part of a state that is called `name` and has the type `hint`.
 
-    `tensors` are those of the whole state, by stored name.
+    Parameters
+    ----------
+    hint : type
+        ``Tensor``, a dictionary of tensors, a NamedTuple of such types, or a union of one of these with
+        `Absent`; it may be annotated with marks.
+    name : str
+        Stored name of the part; empty for the whole state.
+    tensors : mapping of str to Tensor
+        All tensors of the whole state by their stored names.
     """
-    kinds = _alternatives(_plain(hint)[0])
+    kinds = _alternatives(_type_and_marks(hint)[0])
     kind = next((k for k in kinds if k not in (Absent, tuple)), tuple)
-    if kind is tuple:
+    if kind is tuple:  # a state that can only be empty
         return ABSENT
     optional = Absent in kinds
     inside = [
@@ -177,5 +187,5 @@ def replace_rows(state: S, change: Callable[[Tensor], Tensor]) -> S:
 
 
 def counted(state: Any) -> list[Tensor]:
-    """Return the tensors that count as memory beyond the remembered subjects."""
+    """Return the tensors that count as memory beyond the remembered subjects: those without a mark."""
     return [leaf.value for leaf in leaves(state) if not leaf.marks]
