@@ -212,16 +212,18 @@ def test_permuted_rois_at_one_site_are_refused(cohort) -> None:
     with pytest.raises(InputError, match="the sites before it"):
         model.partial_fit(fc[odd], cohort.y[odd], site="new")
     model.set_params(allow_unlike_sites=True)
-    with pytest.warns(UserWarning, match="allow_unlike_sites=True"):
+    with pytest.warns(UserWarning, match="allow_unlike_sites=True") as warned:
         model.partial_fit(fc[odd], cohort.y[odd], site="new")
+    assert warned[0].filename == __file__  # the caller's line
 
 
 def test_swapped_diagnoses_at_one_site_are_a_warning(cohort) -> None:
     odd = cohort.site == cohort.site_names[1]
     model = ForgeClassifier("ridge")
     model.fit(cohort.fc[~odd], cohort.y[~odd], cohort.site[~odd])
-    with pytest.warns(UserWarning, match="look swapped"):
+    with pytest.warns(UserWarning, match="look swapped") as warned:
         model.partial_fit(cohort.fc[odd], 1 - cohort.y[odd], site="new")
+    assert warned[0].filename == __file__
 
 
 def test_one_scan_with_two_diagnoses_is_refused(subjects) -> None:

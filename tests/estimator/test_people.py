@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fcforge.estimator import ForgeClassifier, InputError, people
-from fcforge.estimator.people import columns_of, site_names
+from fcforge.estimator.people import columns_of, compare_site_names, site_names
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,15 @@ def test_site_names_of_later_calls_are_compared(subjects) -> None:
     with warnings.catch_warnings():  # both are known by now
         warnings.simplefilter("error")
         model.partial_fit(fc[60:], y[60:], site="UM_1")
+
+
+def test_every_new_pair_of_look_alikes_is_a_warning() -> None:
+    known = ["NYU1", "NYU_1", "UM1"]
+    with pytest.warns(UserWarning, match="'UM1' and 'UM_1' look alike"):
+        compare_site_names(["UM_1"], known)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compare_site_names(["Leuven", "NYU1"], known)
 
 
 def test_sites_that_look_alike_in_one_call_are_a_warning(subjects) -> None:

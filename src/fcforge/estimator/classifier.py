@@ -205,7 +205,15 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         return Target(classes=tuple(map(str, classes)))
 
     def _warn_if_constant(self, X: Any, labels: np.ndarray, covariates: Any) -> None:
-        """Warn if all people of the first call, or of one with several classes, get one class."""
+        """Warn if all people of the first call, or of one with several classes, get one class.
+
+        Parameters
+        ----------
+        X, covariates
+            Of the call, as in `fit`.
+        labels : ndarray of shape (n,)
+            Classes of the people of the call, as in `y`.
+        """
         predicted = np.unique(self.predict(X, covariates)).tolist()
         learned = np.unique(labels).tolist()
         # people of a later site with a single class may all be given that class rightly
@@ -243,10 +251,9 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         patient = people.positive_class(known, self.positive)
         return known if patient == known[1] else known[::-1]
 
-    def _check_sites(self, subjects: Cohort, first: bool) -> None:
-        """Check ROIs of the sites, and whether the fitted model finds their diagnoses swapped."""
-        super()._check_sites(subjects, first)
-        if first or self.target_.kind != "two classes":
+    def _check_diagnoses(self, subjects: Cohort) -> None:
+        """Warn of sites whose diagnoses the fitted model finds swapped; only of two classes."""
+        if self.target_.kind != "two classes":
             return
         with as_input_error():
             odds = self.model_.calibrated(subjects.fc, subjects.covariates)

