@@ -285,6 +285,7 @@ class Runs:
         scores = {}
         place = {}
         for site, theirs in other.scores.items():
+            # one number for each pair of a row here and a row there, which divmod takes apart
             pairs = self.place[site] * len(theirs) + other.place[site]
             distinct, indices = np.unique(pairs, return_inverse=True)
             ours_and_theirs = np.divmod(distinct, len(theirs))

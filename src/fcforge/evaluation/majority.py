@@ -104,8 +104,15 @@ def majority_result(result: RunResult, *, per_site: bool = False) -> RunResult:
 def with_majority(results: RunResults, *, per_site: bool = False) -> list[RunResult]:
     """Return `results` with the majority reference, unless a majority learner is among them.
 
-    It is computed once for every (dataset, seed, order) that was run. With `per_site` the commonest
-    class of each site by itself is added too.
+    It is computed once for every (seed, order) that was run. With `per_site` the commonest class of each
+    site by itself is added too.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+        Runs on one dataset.
+    per_site : bool
+        Whether to add the second reference.
     """
     if not results:
         raise DataError(

@@ -50,7 +50,7 @@ def pooled_estimate(results: RunResults, metric: Metric | str) -> Estimate:
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         """Return the metric of each run, (n_runs, 1), or of each run and draw, (n_runs, n_draws, 1)."""
-        sums = np.zeros(())
+        sums = np.zeros(())  # then (k, n_runs, n_draws), of a metric with k features
         for site, y in batch.runs[0].y.items():
             if len(y):
                 last = batch.place[site][:, -1]

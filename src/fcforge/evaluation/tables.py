@@ -127,9 +127,11 @@ def _row(runs: list[RunResult], keeps: str, reference: dict, n_draws: int) -> Ro
     finite_runs = [r for r in runs if finite(r)]
     majority = is_majority(runs[0])
     differences = []
-    for key, matrix in _matrices(finite_runs).items() if reference else ():
-        if key in reference:
-            differences.append(intransigence(matrix, np.diag(reference[key])))
+    if reference:
+        for key, matrix in _matrices(finite_runs).items():
+            if key in reference:
+                diagonal = np.diag(reference[key])
+                differences.append(intransigence(matrix, diagonal))
     return Row(
         learner=runs[0].spec.learner.title,
         keeps=keeps or ("statistics" if majority else "not stated"),

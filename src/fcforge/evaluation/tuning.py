@@ -133,6 +133,12 @@ def _trainings(learner: LearnerSpec, stated: Collection[str]) -> list[Settings]:
     """Return combinations of rate, weight decay and epochs, without those the config states.
 
     A method that trains no network has one, the empty one.
+
+    Parameters
+    ----------
+    learner : LearnerSpec
+    stated : collection of str
+        Names of the training settings that the config states.
     """
     if not METHODS[learner.method.name].fits:
         return [{}]
@@ -391,7 +397,17 @@ def learner_toml(learner: LearnerSpec) -> str:
 
 
 def as_toml(trials: pd.DataFrame, orders: Sequence[str], repeats: int) -> str:
-    """Return the best trial of each learner as TOML, with comments on how it was chosen."""
+    """Return the best trial of each learner as TOML, with comments on how it was chosen.
+
+    Parameters
+    ----------
+    trials : DataFrame
+        From `judge_trials`.
+    orders : sequence of str
+        Orders of the trials, as text.
+    repeats : int
+        Number of splits into inner training and validation part.
+    """
     origin = f"# orders {', '.join(orders)}; inner cuts: {repeats}."
     head = (
         "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"

@@ -267,7 +267,7 @@ def parse_experiment(
     split = tables.split
     if split.folds:  # seed i tests fold i % folds of repetition i // folds
         settings["seeds"] = tuple(range(split.folds * split.repeats))
-    made = Experiment(
+    experiment = Experiment(
         dataset=dataset,
         learners=_learners(
             tables,
@@ -284,8 +284,8 @@ def parse_experiment(
         own_threshold=tables.evaluation.own_threshold,
         **settings,
     )
-    _require_consistent(made, where)
-    return made
+    _require_consistent(experiment, where)
+    return experiment
 
 
 def _refuse_former_word(table: Mapping[str, Any], where: str) -> None:
@@ -298,36 +298,36 @@ def _refuse_former_word(table: Mapping[str, Any], where: str) -> None:
         raise ConfigError(message, where=where, do=hint)
 
 
-def _require_consistent(made: Experiment, where: str) -> None:
+def _require_consistent(experiment: Experiment, where: str) -> None:
     """Raise `ConfigError` for settings of two tables that exclude each other; `where` is the file."""
-    if made.training.selection == "inner_val" and made.val_fraction == 0:
+    if experiment.training.selection == "inner_val" and experiment.val_fraction == 0:
         message = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
         hint = "Set val_fraction = 0.2, or selection = 'fixed'."
         raise ConfigError(message, where=where, do=hint)
-    if made.own_threshold and made.leaks.active():
+    if experiment.own_threshold and experiment.leaks.active():
         message = (
             "own_threshold = true, but a leak lets methods see whom it is fitted on."
         )
         raise ConfigError(message, where=where, do="Remove [leaks].")
-    for learner in made.learners:
-        _require_public(made, learner, where)
+    for learner in experiment.learners:
+        _require_public(experiment, learner, where)
 
 
-def _require_public(made: Experiment, learner: LearnerSpec, where: str) -> None:
+def _require_public(experiment: Experiment, learner: LearnerSpec, where: str) -> None:
     """Raise `ConfigError` if a row uses public subjects in a way that has no effect.
 
     Parameters
     ----------
-    made : Experiment
+    experiment : Experiment
     learner : LearnerSpec
         The row.
     where : str
         Path of the config, for the message.
     """
     both = "public_replay and public_pull"
-    if not replace(made.training, **learner.training).uses_public:
+    if not replace(experiment.training, **learner.training).uses_public:
         return
-    if made.base_model is None:
+    if experiment.base_model is None:
         message = f"{both} use public subjects, but the run has none."
         hint = (
             "Add a [base_model] table that names the public sites, or leave them at 0."
@@ -403,9 +403,18 @@ def _check(
 ) -> None:
     """Raise `ConfigError` if a component's name is unknown or its settings are wrong.
 
-    `known` maps names to what is called with the settings: a dataclass or a function. An instance is
-    made of a dataclass, so that settings are checked together, unless it needs the data's number of
-    ROIs.
+    An instance is made of a dataclass, so that settings are checked together, unless it needs the data's
+    number of ROIs.
+
+    Parameters
+    ----------
+    component : Component
+    kind : str
+        Kind of the component, for the message.
+    known : mapping of str to dataclass or function
+        What is called with the settings, by the names that a component of this kind can have.
+    where : str
+        Place in the config, for the message.
     """
     target = look_up(kind, component.name, known, where=where)
     place = f"{where}: {kind} '{component.name}'"
@@ -492,7 +501,15 @@ def _learners(
 
 
 def _code_of(table: Mapping[str, Any], defaults: LearnerDefaults) -> list[str]:
-    """Return the names in a row that are code of their own: those of the form ``"module:object"``."""
+    """Return the names in a row that are code of their own: those of the form ``"module:object"``.
+
+    Parameters
+    ----------
+    table : mapping
+        The row.
+    defaults : LearnerDefaults
+        Model and generator of rows that name none.
+    """
     given = {"model": defaults.model, "generator": defaults.generator, **table}
     names = []
     for kind in ("estimator", "method", "model", "generator"):

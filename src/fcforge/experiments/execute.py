@@ -208,7 +208,8 @@ def run_local(work: Work, jobs: int) -> None:
     jobs = min(jobs, len(work.todo))
     pool = _workers(jobs)
     try:
-        if jobs > 1:  # else two workers that need the same generator would both fit it
+        if jobs > 1:
+            # generators first: two workers that need the same one would both fit it
             fit_ahead(work, pool)
         _train_all(work, jobs, pool)
     except BrokenProcessPool as error:

@@ -85,7 +85,10 @@ def logged_sites(plan: Plan) -> Iterator[LoggedSite]:
 
 
 def unlogged(store: Store, plan: Plan) -> list[str]:
-    """Return the keys of stored networks that were trained without a log."""
+    """Return the keys of stored networks that were trained without a log.
+
+    Untrained networks (of depth 0) and scikit-learn estimators never have one, and are not meant.
+    """
     whole, _ = store.complete(plan.nodes, checksums=False)
     return [
         key

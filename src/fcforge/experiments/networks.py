@@ -127,8 +127,9 @@ class TrainedNetwork:
         values = values.astype(np.float32)
         if not np.isfinite(values).all():
             raise DataError("FC holds values that are not finite.")
-        far = np.abs(values - values.transpose(0, 2, 1)).max(initial=0.0)
-        if np.abs(values).max(initial=0.0) > 1 + TOLERANCE or far > TOLERANCE:
+        largest = np.abs(values).max(initial=0.0)
+        asymmetry = np.abs(values - values.transpose(0, 2, 1)).max(initial=0.0)
+        if largest > 1 + TOLERANCE or asymmetry > TOLERANCE:
             raise DataError(
                 "FC is not a symmetric matrix of correlations between -1 and 1.",
                 do="Give Pearson correlations, not Fisher z.",

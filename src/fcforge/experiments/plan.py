@@ -157,8 +157,9 @@ def make_plan(
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
         """Add the node of a run after the sites of `prefix`, with its parents, and return its key.
 
-        A node has a parent if the learner continues from its state after the sites before. The first
-        site continues from the untrained network, which is no parent.
+        A node has a parent if the learner continues from its state after the sites before, which it does not
+        if the model depends on one site alone. The first site continues from the untrained network, which is
+        no parent.
         """
         learner_traits = traits_of(spec.learner, traits)
         node_spec = replace(

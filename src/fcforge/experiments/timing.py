@@ -103,13 +103,12 @@ def _train(trainer: Trainer, spec: RunSpec) -> Trial:
     short = _brief(spec, SHORT)
     trainer.run([short])  # not timed: it loads the sites and prepares their inputs
     seconds = _clocked(trainer.run, [short])
+    # facts, scores and lane, which have different suffixes
     files = trainer.store.folder(short.key).iterdir()
     sizes = {file.suffix: file.stat().st_size for file in files}
     state = sizes.pop(".safetensors", 0)  # the lane
     is_network = not pipeline_of(spec.learner)
-    if (
-        is_network and trainer.parts.learner(spec).method.fits
-    ):  # else there are no epochs
+    if is_network and trainer.parts.learner(spec).method.fits:  # it trains in epochs
         more = _clocked(trainer.run, [_brief(spec, LONG)]) - seconds
         seconds += max(more, 0.0) * (spec.training.epochs - SHORT) / (LONG - SHORT)
     if traits_of(spec.learner).grows:  # the others were learned before

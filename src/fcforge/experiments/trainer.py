@@ -121,7 +121,13 @@ class Trainer:
             done += size
 
     def _lanes_that_fit(self, members: Sequence[tuple[Node, Lane]]) -> int:
-        """Return the number of lanes that the device holds; memory is measured again only if scarce."""
+        """Return the number of lanes that the device holds; memory is measured again only if scarce.
+
+        Parameters
+        ----------
+        members : sequence of (Node, Lane)
+            Lanes to train together; the first stands for all.
+        """
         node, lane = members[0]
         learner = self.parts.learner(node.spec)
         key = learner_key(node.spec), node.spec.training.batch_size
@@ -182,7 +188,19 @@ class Trainer:
         fit: bool = True,
         logs: Sequence[SiteLog] | None = None,
     ) -> Sequence[Lane]:
-        """Return the lanes after learning their sites (`fcforge.training.loop.learn_site`)."""
+        """Return the lanes after learning their sites (`fcforge.training.loop.learn_site`).
+
+        Parameters
+        ----------
+        spec : RunSpec
+            Its learner and training settings are used.
+        jobs : sequence of Job
+            Lanes with the sites that they learn.
+        fit : bool
+            Whether the network is trained; else the method only stores subjects.
+        logs : sequence of SiteLog, optional
+            Log of each lane, which is filled.
+        """
         learner = self.parts.learner(spec)
         bank = self.parts.loader.bank
         return learn_site(learner, jobs, bank, spec.training, fit=fit, logs=logs)

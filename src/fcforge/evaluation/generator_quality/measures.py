@@ -138,7 +138,15 @@ def _efficiency(a: Tensor) -> Tensor:
 
 
 def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
-    """Return Newman's modularity Q (n,) of 0/1 graphs a (n, R, R), cut in two by the leading eigenvector."""
+    """Return Newman's modularity Q (n,) of 0/1 graphs, cut in two by the leading eigenvector.
+
+    Parameters
+    ----------
+    a : Tensor of shape (n, R, R)
+        Graphs without self-loops.
+    degree : Tensor of shape (n, R)
+        Number of edges of each ROI.
+    """
     twice_edges = degree.sum(-1).clamp_min(1.0)
     expected = degree[:, :, None] * degree[:, None, :] / twice_edges[:, None, None]
     b = a - expected
@@ -154,7 +162,21 @@ def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
 
 
 def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
-    """Return distances of two sets of FC in mean spectrum and in each measure of `topology`."""
+    """Return distances of two sets of FC in mean spectrum and in each measure of `topology`.
+
+    Parameters
+    ----------
+    reference : Tensor of shape (n, R, R)
+        Real FC.
+    fc : Tensor of shape (m, R, R)
+        Synthetic FC.
+
+    Returns
+    -------
+    dict of str to float
+        ``spectrum_distance``, the mean absolute difference of eigenvalues, and ``topology_MEASURE``, the
+        Kolmogorov-Smirnov distance of the subjects' values.
+    """
     distance = (spectrum(fc) - spectrum(reference)).abs()
     out = {"spectrum_distance": float(distance.mean())}
     real = topology(reference)

@@ -99,6 +99,7 @@ def judge_all(
         out.append({**numbers, "warnings": collapse_warnings(numbers, s.diagnostics)})
     alone = [Task(s.synthetic, s.test, s.seed) for s in sets]
     augmented = [Task(s.augmented, s.test, s.seed) for s in sets]
+    # "tstr" is trained on synthetic, tested on real; "aug" is trained on both
     trainings = [("tstr", model, alone) for model in panel.classifiers]
     trainings += [("aug", model, augmented) for model in panel.augment]
     for prefix, model, tasks in trainings:
@@ -190,7 +191,15 @@ def judge_fidelity(
 def collapse_warnings(
     numbers: Mapping[str, Any], diagnostics: Mapping[str, Any]
 ) -> list[str]:
-    """Return the ways in which a generator collapsed: no active latent unit, no variance in a class."""
+    """Return the ways in which a generator collapsed: no active latent unit, no variance in a class.
+
+    Parameters
+    ----------
+    numbers : mapping
+        Result of `judge_fidelity`.
+    diagnostics : mapping
+        Values by which the generator describes its training.
+    """
     warnings = []
     if diagnostics.get("active_units") == 0:
         warnings.append("no latent unit is active")

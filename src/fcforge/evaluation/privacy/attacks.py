@@ -76,8 +76,8 @@ def kde_log_density(x: Array, points: Array) -> Array:
     from scipy.special import logsumexp
 
     m, d = points.shape
-    bandwidth = m ** (-2.0 / (d + 4))  # squared
-    cov = np.atleast_2d(np.cov(points.T)) * bandwidth
+    h_squared = m ** (-2.0 / (d + 4))
+    cov = np.atleast_2d(np.cov(points.T)) * h_squared
     mean_variance = np.trace(cov) / d
     cov[np.diag_indices(d)] += 1e-9 * max(mean_variance, TINY)
     apart = distances(x, points, metric="mahalanobis", VI=np.linalg.inv(cov))

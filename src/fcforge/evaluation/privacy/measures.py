@@ -154,6 +154,8 @@ def membership(
     rng : numpy Generator
         Randomness of the intervals. Subjects and worlds are reweighted together, so that a
         subject that is in many worlds counts once.
+    n_draws : int
+        Number of bootstrap draws.
 
     Returns
     -------
