@@ -437,8 +437,8 @@ class World:
         # Head motion raises FC of ROIs that are near each other and lowers it between distant ones.
         by_motion = MOTION * (-0.15 + 0.5 * nearness)
 
-        # The rows of `parts` are the patterns, the columns of `amounts` the subjects' numbers, so that
-        # one matrix product adds up all parts. The second pattern is 1 everywhere: global connectivity.
+        # The rows of `parts` are the patterns, the columns of `amounts` the numbers that multiply them,
+        # so that one matrix product adds up all parts. The second pattern is 1 everywhere: global connectivity.
         mean, _, traits = self.population
         by_trait = traits[:, :, None] * traits[:, None, :]
         parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
@@ -480,7 +480,7 @@ class World:
         # has the mean 1, as 0.18 = 0.6^2 / 2.
         fd = np.where(label == 1, place.fd_patients, place.fd_controls)
         fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
-        # What a lognormal factor of global connectivity adds to the base, which is the factor's 1.
+        # Global connectivity: BASE times a lognormal factor, less the BASE that the mean has already.
         gain = BASE * np.expm1(GAIN * rng.standard_normal(n))
         trait = TRAIT / np.sqrt(N_TRAITS)
         weight = trait * rng.standard_normal((n, N_TRAITS))

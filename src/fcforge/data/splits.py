@@ -55,7 +55,7 @@ def split_counts(
 
 
 def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the fold of each of n people, 0 to k - 1, shape (n,), stratified by diagnosis."""
+    """Return the fold of each of n people, 0 to k - 1, shape (n,), stratified by diagnosis y (0 or 1)."""
     folds = np.zeros(len(y), dtype=int)
     for label in (0, 1):
         rows = rng.permutation(np.flatnonzero(y == label))
