@@ -158,7 +158,21 @@ def _train(
     *,
     keep_networks: bool = False,
 ) -> None:
-    """Train what the run folder does not hold yet, with progress on stderr."""
+    """Train what the run folder does not hold yet, with progress on stderr.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The experiment, its data and its plan of site trainings.
+    folder : Path
+        Run folder.
+    place : Place
+        Device and worker processes.
+    log : {"csv", "tensorboard"}, optional
+        Kind of log to write.
+    keep_networks : bool
+        Whether the trained networks are stored.
+    """
     from fcforge.experiments.run import train
 
     say(f"{prepared.plan.words} on {place.words}")

@@ -188,7 +188,21 @@ def _sum_table(
     head: str,
     note: str = "",
 ) -> Table:
-    """Return a table of the `LISTED` largest sums (n,) with their n names."""
+    """Return a table of the largest sums of contributions, at most `LISTED` of them.
+
+    Parameters
+    ----------
+    title : str
+    first_head : str
+        Heading of the names.
+    names : sequence of n str
+        ROIs, or pairs of networks.
+    sums : ndarray of shape (n,)
+        Sum of the contributions of each.
+    head : str
+        Heading of the sums.
+    note : str
+    """
     signed = bool((sums < 0).any())
     rows = []
     for index in strongest(sums, LISTED):

@@ -156,7 +156,17 @@ def png_markup(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
 def common_axis(
     values: Sequence[np.ndarray], step: float = 0.05
 ) -> tuple[float, float]:
-    """Return the limits of a common axis: the range of all finite values, widened to whole steps."""
+    """Return the limits of a common axis: the range of all finite values, widened to whole steps.
+
+    Without a finite value they are 0 and 1.
+
+    Parameters
+    ----------
+    values : sequence of ndarray
+        Arrays of any shape.
+    step : float
+        Both limits are multiples of it.
+    """
     flat = np.concatenate([np.empty(0), *map(np.ravel, values)])
     flat = flat[np.isfinite(flat)]
     if not len(flat):

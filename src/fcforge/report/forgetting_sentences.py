@@ -20,7 +20,7 @@ from fcforge.report.tables import interval_text
 
 MODEL_TITLES = {"gcn": "the GCN", "linear": "the linear model"}
 
-Methods = dict[str, Sequence[RunResult]]
+Methods = dict[str, Sequence[RunResult]]  # runs on one model by name of the method
 
 
 def forgetting_sentences(

@@ -47,7 +47,16 @@ def distributions(table: pd.DataFrame) -> tuple[Markup, list[str]]:
 
 
 def _card(measure: Measure, values: np.ndarray, table: pd.DataFrame) -> Markup:
-    """Return one measure's card: title, meaning, and a strip of subjects for each site."""
+    """Return one measure's card: title, meaning, and a strip of subjects for each site.
+
+    Parameters
+    ----------
+    measure : Measure
+    values : ndarray of shape (n,)
+        The measure of each subject; NaN where unknown.
+    table : DataFrame
+        Ids, sites and flags of the n subjects.
+    """
     low, high = np.nanmin(values), np.nanmax(values)
     # beside the outermost dots; where all values are equal the axis needs a length, too
     room = 0.03 * (high - low) or 0.02 * abs(high) or 1.0

@@ -150,7 +150,17 @@ def _facts(result: SubjectFC) -> list[tuple[str, str, str]]:
 def _run_sections(
     run: Run, atlas: Atlas, prefix: str, first_volume: int
 ) -> list[Section]:
-    """Return the sections of one run; the section on signal over time says what cannot be shown."""
+    """Return the sections of one run; the section on signal over time says what cannot be shown.
+
+    Parameters
+    ----------
+    run : Run
+    atlas : Atlas
+    prefix : str
+        Beginning of every title, such as "Run 2: "; empty for the only run.
+    first_volume : int
+        Number of the first volume that is used, counted from 1.
+    """
     quality = run.quality
     sections = []
     body: Any

@@ -237,7 +237,17 @@ def _by_site(numbers: RunNumbers) -> dict[str, Any]:
 def _site_panel(
     learner: str, lines: Mapping[str, Curve], limits: tuple[float, float]
 ) -> Markup:
-    """Return the figure of one learner, with a line for each hospital; `limits` are of the value axis."""
+    """Return the figure of one learner, with a line for each hospital.
+
+    Parameters
+    ----------
+    learner : str
+        Title of the learner.
+    lines : mapping of site to Curve
+        The metric at each site before and after it was learned (`run_numbers.site_curves`).
+    limits : pair of float
+        Limits of the value axis.
+    """
     curves_of_sites: Sequence[Curve] = list(lines.values())
     figure = figures.site_figure(curves_of_sites, limits)
     points = []

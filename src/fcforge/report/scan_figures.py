@@ -1,4 +1,12 @@
-"""Draw one run of a scan: mean image, signal over time, coverage, power spectrum."""
+"""Draw one run of a scan: mean image, signal over time, coverage, power spectrum.
+
+Arguments that recur: `mean` and `labels` are volumes of shape (x, y, z), the latter with the number of the
+ROI or tissue of each voxel and -1 outside; `affine` (4, 4) maps voxels to mm. `first` and `first_volume`
+are the number, counted from 1, of the first volume that is drawn. A *carpet* is the signal of many voxels
+or ROIs, a row each, over all volumes. *Cells* are rectangles of a figure that show values at the pointer
+(`report.cells`); a function that draws appends them to the list `areas`, because the decorator for the style
+lets it return the figure alone.
+"""
 
 import base64
 import io
@@ -50,6 +58,7 @@ COVERAGE = (
     (0.0, "below 50 %", "var(--bad)"),
 )
 
+# A panel of lines over volumes: title, values by name of the line, and height of a dotted line or None.
 Panel = tuple[str, Mapping[str, np.ndarray], float | None]
 
 

@@ -132,7 +132,17 @@ def ordinal(n: int) -> str:
 
 
 def loss_panel(learner: str, logged: Logged, colours: Mapping[str, str]) -> Markup:
-    """Return the figure of a learner's loss and its terms over all epochs."""
+    """Return the figure of a learner's loss and its terms over all epochs.
+
+    Parameters
+    ----------
+    learner : str
+        Title of the learner.
+    logged : Logged
+        Its logs.
+    colours : mapping of str to str
+        Colour of each term of the loss.
+    """
     curves = {term: logged.curve(term) for term in logged.terms()}
     figure = figures.epochs_figure(
         [(*curve, colours[term]) for term, curve in curves.items()],
@@ -154,7 +164,17 @@ def loss_panel(learner: str, logged: Logged, colours: Mapping[str, str]) -> Mark
 def hints(
     logged: Logged, x: np.ndarray, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]
 ) -> list[str]:
-    """Return the text at the pointer for each epoch: all curves, and training accuracy if logged."""
+    """Return the text at the pointer for each epoch: all curves, and training accuracy if logged.
+
+    Parameters
+    ----------
+    logged : Logged
+        Logs of one learner.
+    x : ndarray of shape (n,)
+        Epochs, counted from the first site on.
+    curves : mapping of str to (epochs, values)
+        Terms of the loss.
+    """
     all_curves = {
         term.removeprefix(f"{LOSS}/"): curve for term, curve in curves.items()
     }

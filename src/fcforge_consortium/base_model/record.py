@@ -456,7 +456,15 @@ def _stored(
 
 
 def _public_facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of the record that describe the public people."""
+    """Return the fields of the record that describe the public people.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The public people.
+    remove : sequence of str
+        Covariates that are removed from every scan.
+    """
     ranges = {}
     for name in remove:
         values = np.asarray(cohort.covariates[name])
@@ -609,7 +617,14 @@ def read_base_model(exchange: Exchange) -> PublicBaseModel:
 def _space_of(
     stored: Mapping[str, np.ndarray], settings: SpaceSettings
 ) -> ContributionSpace:
-    """Return the space of contributions that the arrays of a record and its settings describe."""
+    """Return the space of contributions that the arrays of a record and its settings describe.
+
+    Parameters
+    ----------
+    stored : mapping of str to ndarray
+        Arrays of the linear model and of the space by name; numbers have no dimension.
+    settings : SpaceSettings
+    """
     values: dict[str, Any] = {}
     for name, array in stored.items():
         values[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
@@ -657,7 +672,15 @@ def _check_claims(record: records.BaseModelRecord) -> None:
 def _check_shapes(
     stored: Mapping[str, np.ndarray], record: records.BaseModelRecord
 ) -> None:
-    """Raise `ExchangeError` unless a record has exactly the arrays of a base model."""
+    """Raise `ExchangeError` unless a record has exactly the arrays of a base model.
+
+    Parameters
+    ----------
+    stored : mapping of str to ndarray
+        All arrays of the record by name.
+    record : BaseModelRecord
+        Its ROIs, people, target and removed covariates decide the shapes.
+    """
     p = record.n_rois * (record.n_rois + 1) // 2
     k = [0, *stored.get("axes", np.zeros(0)).shape][-1]  # number of axes K
     columns = record.policy.target.columns

@@ -313,6 +313,16 @@ def agreement(space: ContributionSpace, weights: Array) -> float:
 
     It is 1 for the base model itself, and negative for a model that contradicts it. A model whose scores
     do not vary has 0.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    weights : ndarray of shape (p,) or (p, c)
+        Weights of the model that is compared with the base model.
+
+    Returns
+    -------
+    float
     """
     scores = spread(space, weights)
     base = spread(space, space.base.weight)

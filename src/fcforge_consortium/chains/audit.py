@@ -107,6 +107,14 @@ def require_same_people(chain: Chain, site: Site, asked: AuditTarget) -> None:
 
     The step holds a salted hash of them, in the order in which they were learned. Renumbered ids, other
     diagnoses or other people give another hash.
+
+    Parameters
+    ----------
+    chain : Chain
+    site : Site
+        The hospital's subjects, split as its step was trained.
+    asked : AuditTarget
+        Holds the hospital's ledger.
     """
     step = chain.steps[chain.sites.index(site.name)]
     entry = asked.private.entry_for(step.commitment, f"the {step.title}")
@@ -120,6 +128,14 @@ def require_same_people(chain: Chain, site: Site, asked: AuditTarget) -> None:
 
 def gather(chain: Chain, site: Site, asked: AuditTarget) -> tuple[People, np.ndarray]:
     """Return the people whom the attacks compare, after checking that there are enough.
+
+    Parameters
+    ----------
+    chain : Chain
+    site : Site
+        The hospital's subjects, split as its step was trained.
+    asked : AuditTarget
+        Holds the people outside the study, if any are given, and the seed.
 
     Returns
     -------
@@ -147,6 +163,13 @@ def _outsiders(site: Site, asked: AuditTarget) -> tuple[FCBatch, FCBatch]:
 
     If there is only a test part, or only people given as reference, they are cut in half to serve as
     both.
+
+    Parameters
+    ----------
+    site : Site
+        The hospital's subjects; the test part may be empty.
+    asked : AuditTarget
+        Its `reference` are the people outside the study, or None.
     """
     both = site.test
     if asked.reference is not None:
@@ -216,6 +239,12 @@ def state_scores(
 
     Second moments are attacked by leverage; arrays whose rows are edges (Fisher information,
     means, weights of a teacher) by alignment.
+
+    Parameters
+    ----------
+    chain : Chain
+    who : People
+        Members and outsiders, and the reference.
 
     Returns
     -------

@@ -213,7 +213,15 @@ class Chain(Model):
         _ = self.state
 
     def require_next(self, site: str, n_rois: int) -> None:
-        """Raise `ExchangeError` if this site cannot be learned next."""
+        """Raise `ExchangeError` if a site cannot be learned next.
+
+        Parameters
+        ----------
+        site : str
+            Name of the site.
+        n_rois : int
+            Number of ROIs of its scans.
+        """
         if self.learner.method.depends_on == "all":
             title = self.settings.learner.title
             raise ExchangeError(

@@ -129,7 +129,14 @@ def declared_state(
 
 
 def _bounded(declarations: Declarations, situation: Situation) -> Declarations:
-    """Add the bounds of labels and of site numbers to the arrays of memories."""
+    """Add the bounds of labels and of site numbers to the arrays of memories.
+
+    Parameters
+    ----------
+    declarations : dict of str to Declared
+        Arrays of the state by stored name; those of memories are changed in place.
+    situation : Situation
+    """
     n_outputs = situation.model.n_outputs
     label = (-1, 1) if n_outputs == 1 else (0, n_outputs - 1)
     bounds = {
@@ -176,7 +183,12 @@ def _analytic(situation: Situation) -> Declarations:
 
 
 def _synthetic_memory(situation: Situation) -> Declarations:
-    """Declare candidates and held-out subjects of every site, the choice and the arms."""
+    """Declare the arrays of a memory of synthetic subjects.
+
+    They are the candidates of every site (synthetic subjects, of which some are replayed), held-out
+    subjects that measure forgetting, the choice of candidates that are replayed now, and the state of the
+    bandit of every site ("hcts."), which learns how many of them to replay.
+    """
     method: SyntheticMemory = situation.method
     model = situation.model
     sites = situation.sites

@@ -121,7 +121,13 @@ class ChainSettings(Checked):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the settings that `to_json` wrote; raise `ExchangeError` for anything else."""
+        """Return the settings that `to_json` wrote; raise `ExchangeError` for anything else.
+
+        Parameters
+        ----------
+        data : mapping
+            Settings by name, as the root of a chain holds them.
+        """
         if missing := [f.name for f in fields(cls) if f.name not in data]:
             raise ExchangeError(f"the chain's settings lack {missing[0]}.")
         for name, value in data.items():

@@ -225,7 +225,14 @@ def _declared(
 
 
 def _require_answers(learner: Learner, lane: Lane) -> None:
-    """Raise `ExchangeError` unless the network gives finite scores of two test matrices."""
+    """Raise `ExchangeError` unless the network gives finite scores of two test matrices.
+
+    Parameters
+    ----------
+    learner : Learner
+    lane : Lane
+        The network as read from a file, and the state of its method.
+    """
     model = learner.model
     try:
         with torch.no_grad():

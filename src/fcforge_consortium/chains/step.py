@@ -169,6 +169,11 @@ class SiteStep:
 
         If the network was trained on that part, too, a second network is trained without it for this
         purpose alone. None if nothing is calibrated.
+
+        Parameters
+        ----------
+        lane : Lane
+            The lane after training.
         """
         batch = self.site.val
         if self.settings.calibrate == "none" or not len(batch):

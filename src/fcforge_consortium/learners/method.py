@@ -180,7 +180,9 @@ class Contributions(SumNoise, BaseModelAlone):
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Add the contribution of the site's subjects and solve again.
 
-        Sums are whole numbers far below 2^53, which float64 holds exactly.
+        With ``form = "local"`` the site's own noise stays in the sum. With ``form = "sum"`` the sum is kept
+        without noise, and noise of two aggregators is drawn anew for the model after each site. Sums are
+        whole numbers far below 2^53, which float64 holds exactly.
         """
         assert site.public is not None  # `needs_public`
         space = self.space(site.public.subjects)

@@ -107,7 +107,15 @@ def require_plan_in_policy(plan: records.Plan, policy: Policy) -> None:
 
 
 def _public_people(request: BaseModelRequest, settings: dict[str, Any]) -> Cohort:
-    """Load the people of the public sites, from a data set or as published."""
+    """Load the people of the public sites, from a data set or as published.
+
+    Parameters
+    ----------
+    request : BaseModelRequest
+        Names the data, the sites to use and those to leave out.
+    settings : dict
+        Settings of the data set, from ``--set dataset.*``.
+    """
     sites = listed(request.sites)
     without = listed(request.without)
     data = request.data

@@ -69,7 +69,14 @@ def contribute(
 
 
 def _outgoing_files(request: ContributeRequest, done: StepResult) -> dict[Path, bytes]:
-    """Return the files that leave the hospital, by path."""
+    """Return the files that leave the hospital, by path: the record, and shares of a round.
+
+    Parameters
+    ----------
+    request : ContributeRequest
+    done : StepResult
+        The contribution that was computed.
+    """
     out = request.out
     files = {out: exchange.packed(done.exchange, out, done.new)}
     for aggregator, share in done.files.items():

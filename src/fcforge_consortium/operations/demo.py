@@ -98,7 +98,17 @@ def play_round(place: Path, n_rois: int = 40) -> DemoRound:
 def _evaluate(
     merged: Exchange, everybody: Cohort, tested: Cohort
 ) -> dict[str, Estimate]:
-    """Return the AUROC of the models before and after the round, and of one on everybody."""
+    """Return the AUROC of the models before and after the round, and of one on everybody.
+
+    Parameters
+    ----------
+    merged : Exchange
+        After the round.
+    everybody : Cohort
+        Public people and those behind the contributions.
+    tested : Cohort
+        People of the hospitals who were not contributed.
+    """
     rows = prediction.evaluate(merged, tested).rows
     pooled = prediction.evaluate(make_base_model(everybody), tested).rows
     return {
@@ -115,7 +125,16 @@ def _union(everybody: Cohort, parts: list[Cohort]) -> Cohort:
 
 
 def _write_base_model(folder: Path, public: Cohort, people: int) -> Path:
-    """Write a signed base model that names two aggregators; return its path."""
+    """Write a signed base model that names two aggregators; return its path.
+
+    Parameters
+    ----------
+    folder : Path
+    public : Cohort
+        Public people.
+    people : int
+        Planned number of people in all contributions.
+    """
     key = folder / "maker.key"
     write_keys(key)
     cards = []
@@ -139,7 +158,17 @@ def _write_base_model(folder: Path, public: Cohort, people: int) -> Path:
 
 
 def _contribute(home: Path, base_model: Path, people: Cohort) -> None:
-    """Write a hospital's shares for the round into its folder."""
+    """Write a hospital's shares for the round into its folder.
+
+    Parameters
+    ----------
+    home : Path
+        Folder of the hospital, to be made.
+    base_model : Path
+        File of the base model.
+    people : Cohort
+        The hospital's people.
+    """
     home.mkdir()
     data = write_people(home / "people.npz", people)
     key = home / "key"
