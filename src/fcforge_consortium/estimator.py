@@ -239,14 +239,13 @@ class OnRecord(FittedOnRecord):
         if self._has_base_model:
             fc = self._scans(X)
             columns = people_module.columns_of(covariates, len(fc))
-            # people of no site, named by their rows of X, with unknown diagnoses
+            # people and sites are called by the rows of X; diagnoses are unknown and not used
             rows = as_text([f"X[{i}]" for i in range(len(fc))])
             unknown = np.zeros(len(fc), dtype=np.int64)
             cohort = Cohort("estimator", fc, unknown, rows, rows, covariates=columns)
             for sentence in self.model_.familiar(cohort):
-                warnings.warn(
-                    sentence, stacklevel=4
-                )  # shown at the caller of `predict`
+                # at the caller of `predict`, which calls `decision_function`, which calls this
+                warnings.warn(sentence, stacklevel=4)
         return scores
 
     def _reference(self) -> tuple[np.ndarray, str]:
@@ -454,6 +453,7 @@ class ConsortiumClassifier(OnRecord, ForgeClassifier):
         return super()._ordered_classes(labels, classes)
 
     def _take(self, target: Target) -> None:
+        """Set target and classes of a file; raise `ConfigError` for a numeric target."""
         if target.kind == "number":
             message = f"the file is about {target}, which is no class."
             raise ConfigError(message, do="Use ConsortiumRegressor.load.")
@@ -488,6 +488,7 @@ class ConsortiumRegressor(OnRecord, ForgeRegressor):
         return target
 
     def _take(self, target: Target) -> None:
+        """Set the target of a file; raise `ConfigError` for classes."""
         if target.classes:
             message = f"the file is about {target}, which is no number."
             raise ConfigError(message, do="Use ConsortiumClassifier.load.")
@@ -512,9 +513,7 @@ def add_site(
     if not isinstance(model, ContributionModel):
         return model.with_everybody(people)
     (site,) = people.site_names
-    nowhere = (
-        Path()
-    )  # for options of the command that name files: `learn` reads and writes none
+    nowhere = Path()  # options that name files are not used by `learn`
     request = ContributeRequest(site, nowhere, nowhere, state=nowhere, **given)
     require_new(model, people_in(people), ledger)
     own_entries = [entry for entry in ledger.entries if entry.site == site]

@@ -98,9 +98,8 @@ def _parameter(field: Field[Any], hint: Any) -> inspect.Parameter:
     It is a positional argument if the field's metadata has a metavar, else an option. `hint` is
     the type of the field.
     """
-    metadata = dict(
-        field.metadata
-    )  # what remains of it are keyword arguments for typer
+    # what remains of the metadata are keyword arguments for typer
+    metadata = dict(field.metadata)
     metadata.pop("only", None)
     metadata.pop("several", None)
     names = []

@@ -198,10 +198,10 @@ def _around(systems: Sequence[str]) -> tuple[np.ndarray, float]:
     rank = {name: k for k, name in enumerate(dict.fromkeys(systems))}
     group = np.array([rank[system] for system in systems])
     order = np.argsort(group, kind="stable")
-    gaps = GAP * 2 * np.pi if len(rank) > 1 else 0.0
-    step = (2 * np.pi - gaps * len(rank)) / len(group)
+    gap = GAP * 2 * np.pi if len(rank) > 1 else 0.0
+    step = (2 * np.pi - gap * len(rank)) / len(group)
     angles = np.empty(len(group))
-    angles[order] = (np.arange(len(group)) + 0.5) * step + gaps * group[order]
+    angles[order] = (np.arange(len(group)) + 0.5) * step + gap * group[order]
     return angles, 0.46 * step  # less than half a step: thin gaps between ROIs
 
 

@@ -353,9 +353,8 @@ def matrix(
     axes.set(xticks=[], yticks=[])
     if named and len(starts) > 1:
         middle = (bounds[1:] + bounds[:-1] - 1) / 2
-        named_rows = (
-            np.diff(bounds) >= len(order) / 20
-        )  # narrower systems have no room for a name
+        # narrower systems have no room for a name
+        named_rows = np.diff(bounds) >= len(order) / 20
         names = np.array([printable(s) for s in starts])
         axes.set_yticks(middle[named_rows], names[named_rows])
     axes.tick_params(length=0)

@@ -16,7 +16,7 @@ def headline(numbers: RunNumbers) -> str:
     ]
     if not sound:
         return "No learner has usable scores and no serious warning."
-    best = sound[0]
+    best = sound[0]  # learners are sorted by falling AAA
     text = (
         f"Highest {numbers.words.metric} along the way: {best.learner}, {numbers.words.average} "
         f"{interval_text(best.estimates['aaa'])}"

@@ -86,9 +86,7 @@ def picture(
     cells : sequence of Cells
         Rectangles that show the value of the cell below the pointer.
     """
-    width = (
-        72 * figure.get_figwidth()
-    )  # in points, the unit of the SVG; 3 / 4 of its width in px
+    width = 72 * figure.get_figwidth()  # in points, 3 / 4 of the width in px
     text = max(SMALL, 12.2 * width / PHONE)  # shrunk to a phone's width it has 12.2 px
     look = f"--text:{text:.1f}px;--wide:{1.6 * width:.0f}px"  # 1.2 * 4 / 3
     hits = Markup("").join(
@@ -183,9 +181,8 @@ def templates() -> jinja2.Environment:
     env.globals.update(
         style=Markup(style),
         script=Markup(script),
-        script_hash=Markup(
-            f"sha256-{digest}"
-        ),  # the page's policy allows this script alone
+        # the page's policy allows this script alone
+        script_hash=Markup(f"sha256-{digest}"),
         version=__version__,
     )
     for function in (bracket, np.isfinite, position_percent):

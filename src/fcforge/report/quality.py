@@ -287,6 +287,7 @@ def group_page(
         participants.tsv.
     failed : sequence of Failure, or of (subject, reason)
     methods : str
+        Methods paragraph.
     quality : GroupQuality, optional
         Measures of the same subjects.
     """

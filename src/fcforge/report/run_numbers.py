@@ -115,7 +115,14 @@ class RunNumbers:
 
 
 def run_numbers(results: RunResults, about: RunInfo) -> RunNumbers:
-    """Compute the numbers of a run's page."""
+    """Compute the numbers of a run's page.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+        Without references, which are computed here.
+    about : RunInfo
+    """
     with_references = with_majority(results, per_site=True)
     rows = results_rows(with_references, keeps=about.keeps, n_draws=about.n_draws)
     finite_runs = by_learner([run for run in with_references if finite(run)])

@@ -352,10 +352,9 @@ def _panel_cells(
     """Return the rectangle of a panel that shows all its lines' values at the pointer."""
     unit = title.partition(", ")[2]
     digits = 4 if unit == "rad" else 2
-    names = [f"{name}" for name in lines]
     content = cells.content(
         np.stack(list(lines.values())),
-        names,
+        list(lines),
         first_volume=first,
         digits=digits,
         every_row=True,

@@ -51,6 +51,7 @@ class Logged:
     def add(self, site: LoggedSite, entries: Sequence[Entry]) -> None:
         """Add the log entries of one run at one site."""
         self.epochs = max(self.epochs, site.spec.training.epochs)
+        # a learner that trains on all sites together has one stage
         self.stages = max(
             self.stages, 1 if site.site == ALL_SITES else site.position + 1
         )
@@ -149,9 +150,8 @@ def loss_panel(learner: str, logged: Logged, colours: Mapping[str, str]) -> Mark
         epochs=logged.epochs,
         stages=logged.stages,
     )
-    first, *_ = (
-        curves  # the total, or the only term: the points at the pointer lie on it
-    )
+    # the total, or the only term: the points at the pointer lie on it
+    first, *_ = curves
     x, y = curves[first]
     points = figures.hover_points(figure.axes[0], x, y, hints(logged, x, curves))
     ends = ", ".join(

@@ -283,7 +283,8 @@ class Partition:
         -------
         ndarray of shape (m, draws, c)
         """
-        factors = self.factor(space, self.rows[1])
+        _, learn, _ = self.rows
+        factors = self.factor(space, learn)
         columns = [
             self._column(space, column_factors, noise, k)
             for k, column_factors in enumerate(factors.T)
@@ -313,10 +314,9 @@ class Partition:
         _, learn, test = self.rows
         noise_axes = self.noise_axes[column]
         sigma = noise * space.clip * SENSITIVITY / UNIT  # as a real value, not in units
-        count_noise = (
-            sigma / space.clip * UNIT / COUNT * self.noise_count
-        )  # in subjects
-        n = np.maximum(len(learn) + count_noise, 1.0)  # noisy number of subjects
+        # the noisy number of subjects; the noise of the count in subjects
+        count_noise = sigma / space.clip * UNIT / COUNT * self.noise_count
+        n = np.maximum(len(learn) + count_noise, 1.0)
         hold = space.hold * space.share**2  # lambda gamma_k^2
         sum_axes = factors @ self.z[learn]
         noisy_axes = space.gain[:-1, None] * sum_axes[:, None] + sigma * noise_axes
@@ -326,9 +326,8 @@ class Partition:
         rate[used] = step_factor(n, second[used], hold[used, None], sigma**2)
         z = self.z[test]
         step = (z * space.gain[:-1]) @ (rate[:-1] * noisy_axes)
-        products = (
-            self.gram @ factors - z @ sum_axes
-        )  # of test subjects and the sum, beside the axes
+        # products of test subjects and the sum, in the directions beside the axes
+        products = self.gram @ factors - z @ sum_axes
         beside_axes = space.gain[-1] * products[:, None]
         beside_axes = beside_axes + sigma * (self.noise_test[column] - z @ noise_axes)
         step = step + space.gain[-1] * rate[-1] * beside_axes
@@ -376,13 +375,14 @@ class ExpectedGains:
         self.references: list[tuple[float, float]] = []
         self.gains: dict[float, list[Array]] = {level: [] for level in levels}
         kinds = 2 if y.dtype.kind == "f" else len(np.unique(y))
-        for k in range(PARTITIONS if len(np.unique(site)) > 1 else 0):
-            rng = numpy_rng(
-                k, "worth of sums"
-            )  # the words are part of the seed: keep them
+        n_partitions = PARTITIONS if len(np.unique(site)) > 1 else 0
+        for k in range(n_partitions):
+            # the words are part of the seed: keep them
+            rng = numpy_rng(k, "worth of sums")
             rows = random_partition(site, y, PUBLIC * len(y), rng)
             public_rows, learn_rows, test_rows = rows
             fewest = min(len(public_rows), len(learn_rows))
+            # each of the three needs all classes, or two different numbers
             if fewest >= MIN_PUBLIC and all(
                 len(np.unique(y[r])) >= kinds for r in rows
             ):

@@ -30,13 +30,8 @@ CHOSEN = {  # settings by noise per subject
     0.01: SpaceSettings(axes=16, gamma=0.1, pull=0.15),
     0.03: SpaceSettings(axes=8, gamma=0.0, even=0.8, pull=0.05),
 }
-EPSILONS = (
-    None,
-    8.0,
-    4.0,
-    2.0,
-    1.0,
-)  # of the table of expected gains; None without noise
+# Budgets of the table of expected gains; None without noise.
+EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
 
 
 def noise_per_subject(

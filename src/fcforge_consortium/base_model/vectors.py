@@ -205,8 +205,9 @@ def solve(
     if space.all_directions:
         factor = step_factor(n, space.second, hold, noise)
         common = factor[..., -1:]  # of all directions that are not axes
-        inside = (coordinate_sums @ space.axes) * (factor[..., :-1] - common)
-        step = common * coordinate_sums + inside @ space.axes.T
+        # every direction by the common factor, and on top of it each axis by its own
+        along_axes = (coordinate_sums @ space.axes) * (factor[..., :-1] - common)
+        step = common * coordinate_sums + along_axes @ space.axes.T
     else:  # one number for each of the first q axes, and none beside them
         q = int(space.full_axes)
         step = coordinate_sums * step_factor(n, space.second[:q], hold[:q], noise)

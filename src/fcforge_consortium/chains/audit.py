@@ -97,7 +97,7 @@ def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
         Name of its site.
     """
     tested = chain.steps[chain.sites.index(name)].counts.test
-    if (tested.controls, tested.patients) == (0, 0):
+    if (tested.controls, tested.patients) == (0, 0):  # a small count would be None
         return whole_site(people.select_sites([name]), chain.settings)
     return chain.split(people, name)
 
@@ -210,9 +210,10 @@ def _evidence(
         Arrays of the method's state that no attack fits.
     """
     inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
+    # diagnoses of the synthetic subjects, of which there are `multiple` for each member
     y = inside.y.repeat(plan.multiple)
-    copies = Component("bootstrap")
-    strangers = Component("corr_gauss")
+    copies = Component("bootstrap")  # a generator that copies the members
+    strangers = Component("corr_gauss")  # fitted on the reference, so on no member
     released = {
         BOOTSTRAP: study.synthetic(copies, inside, y, plan.seed, BOOTSTRAP),
         UNTRAINED: study.synthetic(strangers, who.reference, y, plan.seed, UNTRAINED),
@@ -223,9 +224,9 @@ def _evidence(
         if len(batch) >= FEWEST:
             evidence[name] = study.attack_records(who, batch)
     odds = torch.from_numpy(chain.calibrated(who.batch.fc.numpy(), {}))
-    right = torch.where(who.batch.y == 1, odds, -odds)
-    # the loss is lower for who was trained on
-    evidence["network"] = Evidence({"loss": F.logsigmoid(right).numpy()})
+    odds_of_truth = torch.where(who.batch.y == 1, odds, -odds)
+    # the score of a person is minus the loss, which is higher for people who were trained on
+    evidence["network"] = Evidence({"loss": F.logsigmoid(odds_of_truth).numpy()})
     state, left = state_scores(chain, who)
     if state:
         evidence["method state"] = Evidence(state)

@@ -122,7 +122,9 @@ class Chain(Model):
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """Return the steps in order; raise `ExchangeError` for a chain that forks or has a gap."""
-        after: dict[str, Step] = {}
+        after: dict[
+            str, Step
+        ] = {}  # the step that continues a record, by the record's id
         for step in self.exchange.of(Step):
             other = after.setdefault(step.parents[0], step)
             if other is not step:

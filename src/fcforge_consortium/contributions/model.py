@@ -568,9 +568,8 @@ class ContributionModel(Model):
             numbers = by_column[:, :-1].astype(np.float64).ravel()  # without intercepts
             n = max(self.head_count(summand)[0], 1.0)
             noise = math.sqrt(len(numbers) * summand.variance)
-            noise *= 1 + 5 / math.sqrt(
-                len(numbers)
-            )  # seven standard deviations of the norm
+            # seven standard deviations of the norm of so much noise
+            noise *= 1 + 5 / math.sqrt(len(numbers))
             # in units, of which `UNIT` are the clip: above what ABIDE's sites reach, and above chance
             chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
             if np.linalg.norm(numbers) > noise + chance:

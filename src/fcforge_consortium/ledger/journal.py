@@ -411,6 +411,7 @@ class Journal:
             Bytes of an incomplete last line, which a killed process has left; usually 0.
         """
         data = read_plain(self.path, MAX_BYTES)
+        # every complete line ends in a line feed; what follows the last one was cut off by a kill
         *complete, partial = data.split(b"\n")
         owner_key = ""
         with at(self.path, do=self.keep):

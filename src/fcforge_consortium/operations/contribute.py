@@ -54,6 +54,7 @@ def contribute(
     before = exchange.open_exchange(request.state, trust)
     with at(request.state):
         model = contributions_of(before)
+    # an aggregator's key may have been revoked, or belong to somebody else, by the user's keyring
     for aggregator in before.root.policy.aggregators:
         message = f"the card of aggregator '{aggregator.name}' in the base model"
         trust.keyring.require_valid(aggregator.key, message, aggregator.name)
