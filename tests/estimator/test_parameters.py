@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 
 from fcforge.core.errors import ConfigError
 from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
+from fcforge.estimator.inputs import fc_as_numbers
 
 QUICK = {"epochs": 2, "generator": "corr_gauss"}
 
@@ -174,6 +175,28 @@ def test_coefficients_of_arbitrary_columns() -> None:
     numbers = ForgeRegressor(features="any").fit(X, 20 + 3 * X[:, 0])
     expected = X @ numbers.coef_ + numbers.intercept_
     np.testing.assert_allclose(numbers.predict(X), expected, atol=1e-3)
+
+
+def test_forge_on_arbitrary_columns_replays_a_gaussian_of_each() -> None:
+    rng = np.random.default_rng(0)
+    X = 3 + 4 * rng.normal(size=(120, 50))
+    y = (X[:, 0] + rng.normal(size=120) > 3).astype(int)
+    site = np.repeat(["A", "B"], 60)
+    model = ForgeClassifier("forge", features="any", epochs=2)
+    assert model.get_params().keys() >= {"method__memory"}
+    model.fit(X, y, site)
+    made = fc_as_numbers(model.model_.remembered.fc.numpy(), 50)
+    assert abs(made.mean() - 3) < 0.2
+    assert abs(made.std() - 4) < 0.2
+    three = y + (np.arange(120) % 3 == 0) * (2 - y)
+    ForgeClassifier("forge", features="any", epochs=2).fit(X, three, site)
+    for generator in ("fcm_vae", "corr_gauss", "regate"):
+        wrong = ForgeClassifier("forge", generator=generator, features="any")
+        with pytest.raises(ValueError, match=r"Leave generator out.*'edge_gauss'"):
+            wrong.fit(X, y, site)
+    wrong = ForgeClassifier(features="any", model_params={"features": "log"})
+    with pytest.raises(ValueError, match="Leave the model's features out"):
+        wrong.fit(X, y, site)
 
 
 @pytest.mark.parametrize("way", ["matrices", "edges"])

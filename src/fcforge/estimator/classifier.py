@@ -59,7 +59,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         Generator of synthetic subjects (``fcforge list generators``). None is "fcm_vae", the
         paper's, for methods that replay synthetic subjects, and no generator for other methods.
         "corr_gauss" fits several times faster; it is also what None means for three or more
-        classes, because FCM-VAE generates two.
+        classes, because FCM-VAE generates two. With ``features="any"`` None is "edge_gauss", a
+        Gaussian of every column.
     epochs : int or None
         None: 40 for the linear model of FC, 100 for other models.
     batch_size : int
@@ -71,7 +72,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         Further settings of each (`training` as in `fcforge.core.spec.Training`).
     features : {"fc", "any"}
         "any": columns are arbitrary numbers (selected edges, for example), for the models linear
-        and mlp.
+        and mlp. Generators of correlation matrices are refused then.
     edges : {"nilearn", "upper"}
         Order of vectorised edges: lower triangle row by row, as nilearn's ConnectivityMeasure
         (its diagonal is recognised), or upper triangle row by row, as ``np.triu_indices``.

@@ -12,6 +12,7 @@ from fcforge.core.errors import ConfigError
 from fcforge.core.options import Kind
 from fcforge.core.settings import make
 from fcforge.core.spec import Conditions, LearnerSpec, Training
+from fcforge.core.target import Kind as TargetKind
 from fcforge.core.target import Target
 from fcforge.data.matrices import Order
 from fcforge.estimator.inputs import ReadsFC
@@ -33,6 +34,10 @@ LINEAR_RATE = 3e-4
 # by the same rule: FCM-VAE, because it fits four ABIDE sites in less than 90 s
 GENERATOR = "fcm_vae"
 FAST_GENERATOR = "corr_gauss"  # also of targets that FCM-VAE does not learn
+COLUMN_GENERATOR = "edge_gauss"  # of arbitrary columns: a Gaussian of each
+COLUMNS = (
+    "z"  # features of a model that are the columns themselves, with features="any"
+)
 DRAWN_SEEDS = 2**31 - 1
 
 
@@ -173,7 +178,7 @@ class LearnerParameters(ReadsFC):
             return self._usual_model(method) if self.model is None else str(self.model)
         if self.generator is not None:
             return self.generator
-        return GENERATOR if self._needs_generator(method) else ""
+        return self._usual_generator() if self._needs_generator(method) else ""
 
     @property
     def _own_module(self) -> dict[str, Any] | None:
@@ -206,10 +211,16 @@ class LearnerParameters(ReadsFC):
         known = _known(METHODS, method)
         return known is not None and known.needs_generator
 
+    def _usual_generator(self, kind: TargetKind = "two classes") -> str:
+        """Return the generator of ``generator=None`` for methods that replay synthetic subjects."""
+        if self.features == "any":
+            return COLUMN_GENERATOR
+        return GENERATOR if kind in GENERATORS[GENERATOR].learns else FAST_GENERATOR
+
     def _model_features(self) -> dict[str, Any]:
         """Return the features of a linear model whose settings name none."""
         if self.features == "any":
-            return {"features": "z"}
+            return {"features": COLUMNS}
         return {"features": WHOLE_LOG} if self._part_name("model") == LINEAR else {}
 
     # -- what they describe ------------------------------------------------------------
@@ -220,6 +231,13 @@ class LearnerParameters(ReadsFC):
         model = self._part_name("model")
         if self.features == "any" and model not in (LINEAR, "mlp"):
             raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
+        features = (self.model_params or {}).get("features", COLUMNS)
+        if self.features == "any" and features != COLUMNS:
+            raise ConfigError(
+                f"the model's features = {features!r} are of FC, and features='any' means columns of "
+                "any kind.",
+                do="Leave the model's features out.",
+            )
         # Settings of the model below those of the user: of a module its own, else the features of FC that the
         # method asks for, else those that are usual for the model.
         defaults = self._model_features()
@@ -259,14 +277,21 @@ class LearnerParameters(ReadsFC):
         """Return the generator, or None where the method needs none and none is given."""
         name = self.generator
         if name is None and self._needs_generator(self._method_name()):
-            able = target.kind in GENERATORS[GENERATOR].learns
-            name = GENERATOR if able else FAST_GENERATOR
+            name = self._usual_generator(target.kind)
         if name is None:
             if self.generator_params:
                 message = "generator_params is given, but no generator."
                 hint = "Name it, generator=..., or leave them out."
                 raise ConfigError(message, do=hint)
             return None
+        known = _known(GENERATORS, name)
+        if self.features == "any" and known is not None and not known.learns_columns:
+            message = f"generator '{name}' makes correlation matrices; features='any' means other columns."
+            able = [
+                f"'{other}'" for other, cls in GENERATORS.items() if cls.learns_columns
+            ]
+            hint = f"Leave generator out, or choose one of {', '.join(able)}."
+            raise ConfigError(message, do=hint)
         return Component(name, dict(self.generator_params or {}))
 
     def _site_settings(self, target: Target) -> SiteSettings:

@@ -81,6 +81,9 @@ class Generator(Checked, ABC):
         Whether its samples use the public subjects of the run.
     learns : tuple of str
         Kinds of target whose values may be given to `draw`.
+    learns_columns : bool
+        Whether every edge is learned as a number of its own, so that arbitrary numbers in the places of
+        edges keep their distribution. They need not make correlation matrices then.
     """
 
     kind: ClassVar[str] = "generator"
@@ -93,6 +96,7 @@ class Generator(Checked, ABC):
     min_subjects: ClassVar[int] = 4
     needs_public: ClassVar[bool] = False
     learns: ClassVar[tuple[Kind, ...]] = ("two classes",)
+    learns_columns: ClassVar[bool] = False
 
     # -- a subclass implements draw, and learn or learn_lanes -------------------------------------
     def learn(self, batch: FCBatch, rng: RNG) -> Any:

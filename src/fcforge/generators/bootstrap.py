@@ -27,6 +27,7 @@ class Bootstrap(Generator):
     name = "bootstrap"
     state_type = BootstrapState
     learns = ("two classes", "more classes")
+    learns_columns = True
     releases = "real subjects"
     min_subjects = 1
 

@@ -32,6 +32,7 @@ class EdgeGauss(Generator):
     name = "edge_gauss"
     state_type = EdgeGaussState
     learns = ("two classes", "more classes")
+    learns_columns = True
 
     def learn(self, batch: FCBatch, rng: RNG) -> EdgeGaussState:
         """Compute class means and pooled variances of the edges."""
