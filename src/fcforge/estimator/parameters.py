@@ -122,13 +122,13 @@ class LearnerParameters(ReadsFC):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, and settings of the parts as ``part__name``; `fit` checks the values."""
-        part_settings = {
-            k: v for k, v in params.items() if k.partition("__")[0] in PARTS
-        }
-        part_settings = {k: v for k, v in part_settings.items() if "__" in k}
-        super().set_params(
-            **{k: v for k, v in params.items() if k not in part_settings}
-        )
+        part_settings: dict[str, Any] = {}
+        own_parameters: dict[str, Any] = {}
+        for key, value in params.items():
+            part, separator, _ = key.partition("__")
+            chosen = part_settings if separator and part in PARTS else own_parameters
+            chosen[key] = value
+        super().set_params(**own_parameters)
         for key, value in part_settings.items():
             part, _, name = key.partition("__")
             parameter = PARTS[part].parameter

@@ -194,6 +194,8 @@ class LogHead:
 
     def _weights(self, n_rois: int) -> Array:
         """Return the weights as a symmetric matrix: its product with the logarithm is the score."""
+        # `log_features` divides everything by LOG_SCALE and the diagonal by the root of 2; in the product an
+        # edge counts twice
         n_edges = n_rois * (n_rois - 1) // 2
         edge_weights = fc_from_upper(self.weight[None, :n_edges] / 2, 0.0)[0]
         return (edge_weights + np.diag(self.weight[n_edges:] / 2**0.5)) / LOG_SCALE

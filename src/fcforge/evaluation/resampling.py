@@ -247,6 +247,7 @@ def halves(
     for label in np.unique(labels):
         members = np.array(labels) == label
         rank = uniform[:, members].argsort(1).argsort(1)
+        # half of an odd number is rounded up in half of the draws
         rng = numpy_rng(0, "half up", site, int(label))
         round_up = rng.random((n_draws, 1)) < 0.5
         chosen[:, members] = rank < (members.sum() + round_up) // 2

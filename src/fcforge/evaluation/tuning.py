@@ -112,9 +112,9 @@ def candidates(
         training_settings = _with_defaults(learner.training, training)
         method = replace(learner.method, params=params)
         candidate = replace(learner, method=method, training=training_settings)
-        distinct.setdefault(
-            repr((sorted(params.items()), training_settings)), candidate
-        )
+        # as text, because settings may be lists
+        settings_as_text = repr((sorted(params.items()), training_settings))
+        distinct.setdefault(settings_as_text, candidate)
     first, *further = distinct.values()
     if budget:
         rng = numpy_rng(0, "tuning budget", learner.method.name)

@@ -96,8 +96,16 @@ class Experiment(Conditions):
             shared["training"] = replace(self.training, **learner.training)
             shared["base_model"] = self.base_model if learner.base_model else None
             for fold, seed, order in product(folds, self.seeds, orders):
-                own = (self.dataset, learner, order, seed, data_sha256, fold)
-                specs.append(RunSpec(*own, **shared))
+                spec = RunSpec(
+                    dataset=self.dataset,
+                    learner=learner,
+                    order=order,
+                    seed=seed,
+                    data_sha256=data_sha256,
+                    left_out=fold,
+                    **shared,
+                )
+                specs.append(spec)
         return specs
 
 

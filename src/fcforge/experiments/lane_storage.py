@@ -208,6 +208,7 @@ def _alone(spec: RunSpec) -> RunSpec:
     Runs of different methods and orders share a pretrained network if this run is equal.
     """
     model = LearnerSpec(Component("finetune"), spec.learner.model)
+    # these two concern the sites, not the training on public subjects
     training = replace(spec.training, public_replay=0, public_pull=0.0)
     return replace(spec, learner=model, order=(), left_out=None, training=training)
 

@@ -81,9 +81,10 @@ def _table() -> list[int]:
     """Return the CRC-32C of every byte, from which longer ones are computed."""
     table = []
     for byte in range(256):
+        crc = byte
         for _ in range(8):
-            byte = byte >> 1 ^ CASTAGNOLI * (byte & 1)
-        table.append(byte)
+            crc = crc >> 1 ^ CASTAGNOLI * (crc & 1)
+        table.append(crc)
     return table
 
 

@@ -472,7 +472,7 @@ def loss_drop(residual: Array, coordinates: Array, step: Array) -> Array:
     residual : ndarray of shape (n,)
         The base model's residual r of each person.
     coordinates : ndarray of shape (n, d)
-        Coordinates u of each person.
+        Features u of each person, in the coordinates in which the models differ.
     step : ndarray of shape (K, d)
         Difference beta of each released model from the base model.
     """
