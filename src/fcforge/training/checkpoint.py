@@ -24,6 +24,7 @@ def where_better(better: Tensor, new: T, old: T) -> T:
     ----------
     better : Tensor of shape () or (n_lanes,), bool
     new, old : pytree of Tensor
+        Of one lane, or with the lane as first dimension of every tensor.
     """
 
     def pick(new_leaf: Tensor, old_leaf: Tensor) -> Tensor:
@@ -54,6 +55,7 @@ class BestEpoch:
     def __init__(
         self, learner: Learner, jobs: Sequence[Job], training: Training, bank: Bank
     ) -> None:
+        # there are test splits only under the leak
         test_splits = [job.peek for job in jobs if job.peek is not None]
         self._chooses = bool(test_splits) or training.selection == "inner_val"
         self._best: Lane | None = None
@@ -85,6 +87,7 @@ class BestEpoch:
             return
         value = self._quality(lane, *self._held_out)
         if self._best is None:
+            # a copy, because the next step may overwrite the lane's tensors (a CUDA graph)
             self._best = pytree.tree_map(torch.clone, lane)
             self._value = value
         better = value > self._value

@@ -58,12 +58,13 @@ def class_scores(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
     learner : Learner
     lane : Lane
     fc : Tensor of shape (n, R, R)
+        FC of n subjects, R ROIs.
 
     Returns
     -------
     ndarray of shape (n,) or (n, K)
-        Log odds of patient; for more than two classes the log probability of each; for a number
-        the number on its learned scale.
+        Log odds of patient; for K > 2 classes the log probability of each; where the target is a number,
+        that number on the scale on which it was learned (`Target`).
     """
     with torch.no_grad():
         inputs = learner.model.prepare(fc)

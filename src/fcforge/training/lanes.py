@@ -32,6 +32,7 @@ class Job(NamedTuple):
     site : SiteView
         The site's training subjects.
     seed : int
+        Seed of the run.
     prefix : tuple of str
         Names of the sites so far, this one last. Random numbers depend only on seed and prefix.
     peek : (inputs, labels) or None
@@ -64,7 +65,10 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> Tensor:
-        """Random key (int32 scalar) of all numbers that training steps draw."""
+        """Random key (int32 scalar) from which those of all epochs and steps at the site are derived.
+
+        The mask keeps the lower 31 bits, so that the key is not negative.
+        """
         return torch.tensor(
             derive(self.seed, *self.prefix, "steps") & 0x7FFFFFFF, dtype=torch.int32
         )
@@ -126,7 +130,7 @@ def lift_learner(
     learner : Learner
         The learner of all lanes.
     jobs : sequence of Job
-        The lanes.
+        The lanes, in the order in which they are stacked.
 
     Returns
     -------

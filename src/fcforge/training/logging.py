@@ -16,7 +16,7 @@ from fcforge.training.lanes import Job, lift_learner, stack
 
 
 class NoRecorder:
-    """Recorder of a training without a log: it does nothing."""
+    """Recorder of a training without a log: it does nothing. Arguments are those of `Recorder`."""
 
     def refreshed(self, epoch: int, before: Lane, lane: Lane) -> None:
         """Record nothing after the method's `begin_epoch`."""
@@ -130,9 +130,10 @@ class Recorder(NoRecorder):
         """Write all points into the logs."""
         for name, epoch, points in self._points:
             values = points.double().cpu()
+            # one lane alone has no dimension for lanes
             lanes = values[None] if len(self._jobs) == 1 else values
             for job, log, value in zip(self._jobs, self._logs, lanes, strict=True):
-                if not value.dim():
+                if not value.dim():  # a single number; epochs are logged from 1
                     log.add(name, epoch + 1, float(value))
                     continue
                 # one number of each past site; the last name of the prefix is the present site

@@ -105,7 +105,7 @@ def learn_lanes(
         The lanes of the last epoch, or of each lane's best epoch.
     """
     method = learner.method
-    rows = batch_rows(method, jobs, training, bank)
+    rows = batch_rows(method, jobs, training, bank)  # ([lanes,] epochs, steps, b)
     epochs, steps = rows.shape[-3:-1]
     lane = stack([job.lane for job in jobs])
     optimiser = stack([Adam.start(job.lane.params) for job in jobs])
@@ -120,7 +120,7 @@ def learn_lanes(
     sums: Params = {}
     if logs is not None:
         recorder = Recorder(learner, jobs, training, bank, logs)
-        # the result of a first step is used only for the names of the loss's terms
+        # this step is thrown away, but for the names and shapes of the loss's terms
         step_inputs = rows[..., 0, 0, :], keys[0][1][0], *centre
         terms = step(lane, optimiser, {}, *step_inputs)[2]
         sums = {name: torch.zeros_like(term) for name, term in terms.items()}
@@ -152,7 +152,8 @@ def pretrained_centre(jobs: Sequence[Job], training: Training) -> tuple[Params, 
     Returns
     -------
     tuple of dict of Tensor
-        One element, the stacked parameters of all lanes; none without a pull.
+        One element, the stacked parameters of all lanes; none without a pull, or for lanes that were not
+        pretrained. It is the last, optional argument of a training step (`make_step`).
     """
     if not training.public_pull:
         return ()
@@ -180,9 +181,8 @@ def end_site(learner: Learner, job: Job, lane: Lane) -> Lane:
     site = job.site
     site.rng = job.rng("end")
     ended = learner.method.end_site(learner.model, lane, site)
-    if (
-        site.leaked is None
-    ):  # under the leak `context_on_test` real subjects are kept on purpose
+    # under the leak `context_on_test` real subjects are kept on purpose
+    if site.leaked is None:
         check_kept(learner.method, ended, site.bank, site.name)
     return ended
 

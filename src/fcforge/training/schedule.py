@@ -1,6 +1,9 @@
 """The subjects and the random keys of every training step at a site.
 
-A lane is one training run: one learner, order of sites and seed.
+A lane is one training run: one learner, order of sites and seed. A step is one minibatch. Rows are places of
+subjects in the bank, which holds all subjects that may be used.
+
+Shapes: n training subjects of a site, b subjects of a minibatch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +40,7 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
     Tensor of shape (epochs, steps, b), int64
         Numbers of the training subjects in every batch.
     """
-    steps = -(-n // batch_size)
+    steps = -(-n // batch_size)  # rounded up, as b
     b = -(-n // steps)
     order = torch.argsort(torch.rand(epochs, n, generator=rng), dim=1)
     wrapped = torch.cat([order, order[:, : steps * b - n]], dim=1)
@@ -57,6 +60,7 @@ def weighted_minibatches(
     weight : Tensor of shape (n,)
         Positive weights of the training subjects.
     batch_size, epochs : int
+        As for `minibatches`.
     rng : torch.Generator
 
     Returns
@@ -65,11 +69,14 @@ def weighted_minibatches(
         Numbers of the training subjects in every batch.
     """
     n = len(weight)
+    # Every epoch draws n subjects with replacement. The plain minibatches of n places then say which of
+    # the draws come together in a batch.
     places = minibatches(n, batch_size, epochs, rng)
     shifts = torch.rand(epochs, generator=rng, dtype=torch.float64)
     orders = torch.argsort(torch.rand(epochs, n, generator=rng), dim=1)
     drawn = []
     for order, shift in zip(orders, shifts, strict=True):
+        # in random order, because neighbours in it are not drawn independently
         drawn.append(order[systematic(weight[order], shift)])
     flat = torch.gather(torch.stack(drawn), 1, places.flatten(1))
     return flat.reshape(places.shape)
@@ -95,6 +102,7 @@ def batch_rows(
     Tensor of shape ([lanes,] epochs, steps, b), int64
         Bank rows of the subjects. One lane alone has no first dimension.
     """
+    # the subjects to train on; all jobs have equally many
     rows = stack([method.rows(job.lane, job.site) for job in jobs])
     plans = []
     sizes = training.batch_size, training.epochs
@@ -106,7 +114,7 @@ def batch_rows(
             weight = bank.weight[method.rows(job.lane, job.site)].cpu()
             plan = weighted_minibatches(weight, *sizes, rng)
         plans.append(plan)
-    places = stack(plans).to(bank.device)
+    places = stack(plans).to(bank.device)  # numbers of subjects within `rows`
     chosen = torch.gather(rows, -1, places.flatten(-3)).reshape(places.shape)
     if not training.public_replay or jobs[0].site.public is None:
         return chosen
@@ -150,6 +158,9 @@ def epoch_keys(
 ) -> Iterator[tuple[Tensor, Sequence[Tensor]]]:
     """Yield the random keys of every epoch, all of which are derived at once.
 
+    A lane's key (`Job.key`) is combined with a counter: each epoch takes one number for itself and one for
+    every step.
+
     Parameters
     ----------
     jobs : sequence of Job
@@ -160,7 +171,7 @@ def epoch_keys(
 
     Yields
     ------
-    begin : Tensor of shape ([lanes])
+    begin : Tensor of shape (lanes,), or scalar for one lane
         Key of `Method.begin_epoch`.
     steps : sequence of Tensor of shape ([lanes,] 2)
         Keys of the epoch's steps.

@@ -39,6 +39,7 @@ def start_lane(
     ----------
     learner : Learner
     seed : int
+        Seed of the run, from which the network's first parameters are drawn.
     device : torch.device or str
     public : PublicView, optional
         Public subjects that the method may learn first.
@@ -76,7 +77,8 @@ def pretrain(
     """
     jobs = []
     for seed in seeds:
-        site = SiteView(PUBLIC_SITE, 0, public.bank, public.rows, public.rows[:0])
+        no_validation = public.rows[:0]
+        site = SiteView(PUBLIC_SITE, 0, public.bank, public.rows, no_validation)
         lane = untrained(model, seed, device)
         jobs.append(Job(lane, site, seed, (PUBLIC_SITE,)))
     fixed = replace(training, selection="fixed")

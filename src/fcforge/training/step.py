@@ -125,7 +125,9 @@ def make_step(
                     f"method '{method.name}' cannot replay subjects with weights.",
                     do="Let its `recall` return rows, or leave the weights out.",
                 )
-            replay = drawn_by_weight(replay, weight, fold(recall_key, 7))
+            # a key of its own for this draw; any number that `recall` does not fold in will do
+            draw_key = fold(recall_key, 7)
+            replay = drawn_by_weight(replay, weight, draw_key)
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: Params) -> tuple[Tensor, tuple[Params, Params]]:
@@ -135,8 +137,8 @@ def make_step(
             return loss.total, (loss.stats, terms)
 
         grads, (stats, terms) = gradient(objective, lane.params, unlifted=unlifted)
-        with_pull = grads
-        for centre in pretrained:  # one, or none
+        with_pull = grads  # `after_step` gets the gradient of the loss alone
+        for centre in pretrained:  # one set of parameters, or none
             with_pull = pull(grads, lane.params, centre, training.public_pull)
         changed = method.after_grad(model, lane, with_pull, batch, loss_key)
         params, optimiser = optimiser.step(lane.params, changed, **settings)
@@ -238,7 +240,9 @@ def capture(
     Returns
     -------
     begin_epoch, step : callable
+        They overwrite the tensors that they returned before (`Graphed`).
     """
+    # `carried` counts the leading arguments that are state: lane; lane, optimiser and sums
     if learner.method.captures and replaying:
         begin_epoch = Graphed(begin_epoch, carried=1)
     return begin_epoch, Graphed(step, carried=3)
