@@ -28,7 +28,8 @@ def vertices(n_classes: int) -> Array:
     [[-0.866, -0.5], [0.866, -0.5], [0.0, 1.0]]
     """
     corners = np.zeros((n_classes, n_classes - 1))
-    # Column k - 1 separates class k from the classes before it; later classes have 0 there.
+    # Column k - 1 separates class k from the classes before it; later classes have 0 there. Of the k
+    # classes before it each has -size, class k has k times as much, so that the column adds up to 0.
     for k in range(1, n_classes):
         size = np.sqrt(n_classes / (n_classes - 1) / (k * (k + 1)))
         corners[:k, k - 1] = -size
@@ -74,17 +75,18 @@ def fit_temperature(score: Array, y: Array) -> float:
     y : ndarray of shape (n,)
         Classes of the subjects.
     """
-    low = -6.0
+    low = -6.0  # of log2(1 / T)
     high = 6.0
     logits = class_logits(score)
     lead = logits - np.take_along_axis(logits, y[:, None], 1)  # over the true class
+    # a subject's loss log sum exp(lead / T) has the slope sum p lead by 1 / T, p the probabilities
     for _ in range(60):
         middle = (low + high) / 2
         scaled = 2.0**middle * lead
         probability = np.exp(scaled - scaled.max(1, keepdims=True))  # not normalised
         expected_lead = (probability * lead).sum(1) / probability.sum(1)
         slope = expected_lead.sum()
-        if slope < 0:
+        if slope < 0:  # the loss still falls: its minimum lies above
             low = middle
         else:
             high = middle
@@ -127,6 +129,7 @@ def fit_line(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         Diagnoses, 0 and 1.
     """
     x = np.stack([np.ones(len(z)), z], axis=1)
+    # the penalty is half the squared distance of (intercept, slope) to `prior`
     prior = np.array([0.0, 1.0])
     theta = prior
     for _ in range(STEPS):

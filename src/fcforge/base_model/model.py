@@ -147,6 +147,7 @@ def fit_base_model(
     mean, scale = (rounded(values) for values in mean_and_scale(features))
     x = (features - mean) / scale
     t = targets(y, columns)
+    # scores of subjects that the ridge was not fitted on, for the temperature
     dual, left_out = left_out_scores(x, t, settings.penalty)
     weight = rounded((x - x.mean(0)).T @ dual)
     is_number = y.dtype.kind == "f"  # a number has no odds to calibrate
@@ -155,14 +156,15 @@ def fit_base_model(
         mean=mean,
         scale=scale,
         weight=weight,
-        bias=rounded(t.mean(0) - x.mean(0) @ weight)[()],
+        bias=rounded(t.mean(0) - x.mean(0) @ weight)[()],  # a number for one column
         temperature=rounded_number(temperature),
+        # 24 bits, a float32's: the features were made with the setting itself
         shrink=rounded_number(settings.shrink, 24),
     )
 
 
 def require_public_subjects(y: Array, columns: int = 1) -> None:
-    """Raise `DataError` if there are too few subjects for a base model.
+    """Raise `DataError` if there are too few subjects, in all or of a class, for a base model.
 
     Parameters
     ----------
@@ -171,7 +173,7 @@ def require_public_subjects(y: Array, columns: int = 1) -> None:
     columns : int
         Number of classes minus one; ignored for numbers.
     """
-    rarest = len(y)
+    rarest = len(y)  # a number has no classes
     if y.dtype.kind != "f":
         rarest = min(int((y == k).sum()) for k in range(columns + 1))
     if len(y) < MIN_PUBLIC or rarest < MIN_PER_CLASS:
@@ -224,6 +226,7 @@ def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
     t : ndarray of shape (n,) or (n, c)
         Targets.
     penalty : float
+        The penalty :math:`\alpha` itself, not per feature.
 
     Returns
     -------
@@ -233,7 +236,8 @@ def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
     inverse = np.linalg.inv(gram + penalty * np.eye(n))
     dual = inverse @ (t - t.mean(0))
     fitted = gram @ dual + t.mean(0)
-    leverage = (gram * inverse).sum(1) + 1.0 / n
+    leverage = (gram * inverse).sum(1) + 1.0 / n  # the diagonal of H
+    # transposed, so that (n,) divides targets of one column and of several alike
     return dual, t - ((t - fitted).T / (1 - leverage)).T
 
 

@@ -79,7 +79,7 @@ def at(
         yield
     except FCForgeError as error:
         places = [place for place in (str(where), error.where) if place]
-        place = ": ".join(dict.fromkeys(places))
+        place = ": ".join(dict.fromkeys(places))  # a place that both name stands once
         raised = kind or type(error)
         raise raised(error.what, where=place, do=error.do or do) from error
 

@@ -204,6 +204,7 @@ def read_plain(
             info = os.fstat(handle)
             if not stat.S_ISREG(info.st_mode):
                 raise error("is not a regular file.", where=Path(path))
+            # one byte more than allowed shows that the file has grown meanwhile
             data = b"" if info.st_size > limit else stream.read(limit + 1)
     except OSError as problem:
         message = f"cannot be read ({problem.strerror})."

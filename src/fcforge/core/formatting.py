@@ -70,7 +70,7 @@ def rounded(value: float, digits: int) -> float:
     >>> rounded(0.6434375 + 1e-15, 6) == rounded(0.6434375 - 1e-15, 6)
     True
     """
-    return round(round(value, 10), digits) + 0.0
+    return round(round(value, 10), digits) + 0.0  # turns -0.0 into 0.0
 
 
 def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
@@ -127,11 +127,18 @@ def p_value(p: float, at_floor: bool = False) -> str:
     ----------
     p : float
     at_floor : bool
-        Whether `p` is the smallest value that a permutation test can give, hence an upper bound.
+        Whether `p` is the smallest value that a permutation test can give, hence an upper bound, which is
+        rounded up.
+
+    Examples
+    --------
+    >>> p_value(0.0312), p_value(0.0312, at_floor=True), p_value(0.0004)
+    ('0.031', '≤ 0.032', '≤ 0.001')
     """
     if p <= 0.001:
         return "≤ 0.001"
-    return f"≤ {number(math.ceil(1000 * p) / 1000)}" if at_floor else number(p)
+    rounded_up = math.ceil(1000 * p) / 1000
+    return f"≤ {number(rounded_up)}" if at_floor else number(p)
 
 
 def with_interval(mean: float, low: float, high: float) -> str:

@@ -110,12 +110,14 @@ def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         value = values[name]
         version = _version_of_variant(hint, value)
         if version > 1:
+            # a word for a variant whose defaults have changed
             differing[name] = {"variant": value, "defaults_version": version}
         elif is_dataclass(value) and not isinstance(value, type):
             nested = identity(value)
             # Two variants may agree in all fields, so the identity names the variant.
             if variant := getattr(value, "variant", ""):
                 nested = {"variant": variant, **nested}
+            # an empty `nested` means the defaults of its own class, which need not be the field's
             is_default = name in defaults and defaults[name] == value
             if nested or not is_default:
                 differing[name] = nested

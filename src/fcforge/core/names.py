@@ -238,10 +238,11 @@ def name_shapes(name: str) -> frozenset[str]:
     run of spaces and signs becomes one hyphen between two digits and nothing elsewhere, so that UM1
     and UM_1 are equal but 1-11 and 11-1 are not.
     """
-    plain = _SEPARATORS.sub("-", name).strip("-")
-    joined = _NOT_BETWEEN_DIGITS.sub("", plain)
+    hyphenated = _SEPARATORS.sub("-", name).strip("-")
+    joined = _NOT_BETWEEN_DIGITS.sub("", hyphenated)
     latin = unicodedata.normalize("NFC", joined).translate(_ALIKE)
     bare = "".join(map(_without_accent, latin))
+    # a second time: a letter of another script may be in the table only without its accent
     shapes = _without_marks(bare.translate(_ALIKE)).casefold().translate(_SHAPES)
     shapes = shapes.replace("rn", "m").replace("vv", "w")
     return frozenset((shapes, _without_marks(joined.casefold())))

@@ -70,14 +70,14 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
             value = text
         except ValueError as error:
             raise ConfigError(f"--set {path}: {error}.") from error
-        node: Any = data
-        *tables, last = path.strip().split(".")
-        for name in tables:
-            node = node.setdefault(name, {})
-            if not isinstance(node, dict):
-                message = f"--set {path}: {name} = {node!r} is not a table."
+        table: Any = data
+        *table_names, last = path.strip().split(".")
+        for name in table_names:
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
+                message = f"--set {path}: {name} = {table!r} is not a table."
                 raise ConfigError(message)
-        node[last] = value
+        table[last] = value
     return data
 
 
@@ -94,10 +94,10 @@ def override_only(data: dict[str, Any], settings: Sequence[str]) -> dict[str, An
     ConfigError
         Also when a setting would create a table.
     """
-    names = list(data)
+    tables_before = list(data)
     changed = override(data, settings)
     for name, table in changed.items():
-        if name not in names or not isinstance(table, dict):
-            known = ", ".join(f"{name}.*" for name in names)
+        if name not in tables_before or not isinstance(table, dict):
+            known = ", ".join(f"{known_name}.*" for known_name in tables_before)
             raise ConfigError(f"--set {name}: only {known} can be set here.")
     return changed

@@ -56,7 +56,8 @@ def _mix(word: Any) -> Any:
 def fold(key: "Tensor", number: "int | Tensor") -> "Tensor":
     """Return a new int32 key derived from `key` and the number of a purpose or step.
 
-    It works under ``torch.func.vmap``.
+    It works under ``torch.func.vmap``. The number is multiplied by 0x9E3779B1, as a signed 32-bit integer
+    -1640531535, so that neighbouring numbers give keys without relation.
     """
     if isinstance(number, int):  # wrap around as an int32 tensor would
         salt: int | Tensor = ((number * 0x9E3779B1 + 2**31) & 0xFFFFFFFF) - 2**31
@@ -124,6 +125,7 @@ def keep_mask(key: "Tensor", shape: tuple[int, ...], p: float) -> "Tensor":
     size = math.prod(shape)  # numpy here would break torch.compile's graph
     dropped = dropped_of_256(p)
     words = _hashed(key, -(-size // 4))  # a quarter of the entries, rounded up
+    # the entries of the first quarter take the lowest bytes, those of the last the highest
     octets = [words & 255, (words >> 8) & 255, (words >> 16) & 255, (words >> 24) & 255]
     kept = (torch.stack(octets) >= dropped).to(torch.float32)
     mask = kept * (256.0 / (256 - dropped))

@@ -72,6 +72,7 @@ class Registry(MutableMapping[str, T]):
         for name, plugin, where in load_plugins(self.group):
             member = self._adopt(plugin, name, where)
             name = str(getattr(member, "name", name))
+            # a class that its package defines and registers as an entry point, too, is no clash
             if members.setdefault(name, member) is not member:
                 taken = getattr(members[name], "__module__", self.group)
                 message = f"the name '{name}' is already taken by {taken}."
@@ -97,15 +98,13 @@ class Registry(MutableMapping[str, T]):
     @property
     def former_names(self) -> dict[str, str]:
         """Present names of renamed members by the names that they had (`former_name`)."""
-        renamed = (
-            vars(member) if isinstance(member, type) else {} for member in self.values()
-        )
-        pairs = zip(renamed, self, strict=True)
-        return {
-            attributes["former_name"]: name
-            for attributes, name in pairs
-            if "former_name" in attributes
-        }
+        present_names = {}
+        for name, member in self.items():
+            # only a class's own attribute counts: a subclass was not renamed with its base
+            own = vars(member) if isinstance(member, type) else {}
+            if "former_name" in own:
+                present_names[own["former_name"]] = name
+        return present_names
 
     def import_member(self, name: str) -> None:
         """Import and register the member named ``"module:object"``; do nothing for other names.

@@ -108,6 +108,7 @@ def limits(**bounds: Bound | tuple[Bound, ...]) -> Callable[[T], T]:
     """
 
     def decorate(target: Any) -> Any:
+        """Store the bounds with the class or function; `field_limits` reads them."""
         if is_dataclass(target):
             names = {field.name for field in fields(target)}
         else:
@@ -194,13 +195,16 @@ def _type_error(hint: Any, value: Any) -> Invalid | None:
     args = get_args(hint)
     if origin in (Union, UnionType):
         errors = [_type_error(alternative, value) for alternative in args]
-        return None if None in errors else errors[0]
+        fits_one = None in errors
+        return None if fits_one else errors[0]
     if origin is Literal:
         if value in args:
             return None
         return Invalid("is unknown", unknown_name("", str(value), map(str, args)).do)
     if origin in (tuple, list, Sequence):
-        return _items_error(args, origin is tuple and args[-1] is not Ellipsis, value)
+        # ``tuple[int, str]`` has one type per item; ``tuple[int, ...]`` has one for all, as a list
+        one_per_item = origin is tuple and args[-1] is not Ellipsis
+        return _items_error(args, one_per_item, value)
     return _plain_type_error(origin or hint, value)
 
 
@@ -255,7 +259,10 @@ def field_types(target: Any) -> Mapping[str, Any]:
 
 
 def _require(target: Any, name: str, value: Any, where: str) -> None:
-    """Raise `ConfigError` if a value does not fit the field or parameter `name` of `target`."""
+    """Raise `ConfigError` if a value does not fit the field or parameter `name` of `target`.
+
+    `where` is the place of the setting, for the error message.
+    """
     hint, bounds = field_types(target)[name], field_limits(target).get(name, ())
     if invalid := validation_error(hint, value, bounds):
         as_in_toml = list(value) if isinstance(value, tuple) else value
@@ -366,9 +373,14 @@ def checked(
     values = {}
     for name, value in params.items():
         if name not in hints:
-            tables = {"preset": "presets", "variant": "variants"}
-            extra = [word for word in tables if getattr(target, tables[word], None)]
-            raise unknown_name("setting", name, [*hints, *extra], where=where)
+            # `make` understands these words, too, for classes that have presets or variants
+            attribute_of = {"preset": "presets", "variant": "variants"}
+            words = [
+                word
+                for word, attribute in attribute_of.items()
+                if getattr(target, attribute, None)
+            ]
+            raise unknown_name("setting", name, [*hints, *words], where=where)
         values[name] = _read(
             hints[name], value, f"{where}: {name}", getattr(base, name, None)
         )
@@ -395,8 +407,8 @@ def _read(hint: Any, value: Any, where: str, base: Any = None) -> Any:
         if is_dataclass(kind) and isinstance(value, Mapping):
             return make(kind, value, where, base=_instance(kind, base))
         if get_origin(kind) is tuple and isinstance(value, list):
-            item = get_args(kind)[0]
-            return tuple(_read(item, one, where) for one in value)
+            item_type = get_args(kind)[0]
+            return tuple(_read(item_type, item, where) for item in value)
     return value
 
 
@@ -435,6 +447,7 @@ def make(
         name = str(params.pop("variant"))
         check_names("variant", [name], cls.variants, where=where)
         cls = cls.variants[name]
+        # settings of another variant do not carry over
         base = base if type(base) is cls else None
     elif base is not None:
         cls = type(base)
@@ -442,6 +455,7 @@ def make(
         name = params.pop("preset")
         check_names("preset", [str(name)], ("default", *cls.presets), where=where)
         base = cls.from_preset(name)
+    # nested tables change the defaults; fields in `given` may be needed to make an instance at all
     if base is None and issubclass(cls, Checked) and not given:
         base = cls()
     values = checked(cls, params, where, base=base, hidden=given)

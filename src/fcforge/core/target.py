@@ -76,8 +76,8 @@ class Target:
         than two, each must share a name with the class in the same place; a class has several names
         if they are joined by slashes.
         """
-        shape = (self.name, self.outputs, self.limits)
-        if shape != (other.name, other.outputs, other.limits):
+        must_agree = (self.name, self.outputs, self.limits)
+        if must_agree != (other.name, other.outputs, other.limits):
             return False
         pairs = zip(self.classes, other.classes, strict=True)
         if self.kind != "more classes":
@@ -122,6 +122,6 @@ def strata(y: np.ndarray) -> np.ndarray:
     if y.dtype.kind != "f":
         return y
     n = len(y)
-    rank = np.argsort(np.argsort(y, kind="stable"))
+    rank = np.argsort(np.argsort(y, kind="stable"))  # 0 for the smallest number
     n_strata = max(1, min(5, n // 8))
     return rank * n_strata // max(n, 1)

@@ -46,6 +46,7 @@ class SiteLog:
 
     def add(self, name: str, epoch: int, value: float, past_site: str = "") -> None:
         """Add a number, rounded to float32; arguments as in `Entry`."""
+        # through the shortest text of the float32, so that files hold 0.1 and not 0.10000000149
         self._series[name, past_site][epoch] = float(str(np.float32(value)))
 
     def add_history(self, history: Mapping[str, Iterable[float]]) -> None:
