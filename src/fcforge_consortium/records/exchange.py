@@ -163,10 +163,8 @@ class Exchange:
                 )
             by_id[record.id] = record
         by_id.pop(self.root.id, None)
+        _check_one_parent(by_id)
         key_lines([self.root, *by_id.values()])  # withdrawn records are checked, too
-        # checked now: a withdrawal that removes its own parent is absent afterwards
-        acting = [r for r in by_id.values() if isinstance(r, (Rotation, Withdrawal))]
-        _check_vouched(acting)
         removed = removed_ids(by_id.values())
         kept = in_order(record for record in by_id.values() if record.id not in removed)
         all_payloads = {**self.payloads, **(payloads or {})}
@@ -412,6 +410,25 @@ def _required_payloads(records: Sequence[Record]) -> set[str]:
     return {record.payload for record in records} - dropped - {""}
 
 
+def _check_one_parent(by_id: Mapping[str, Record]) -> None:
+    """Raise `ExchangeError` for a record with another parent than the root; a step may follow a step.
+
+    A withdrawal removes all records that build on what is withdrawn. If a rotation could name another
+    hospital's contribution as a parent, that hospital could not withdraw without breaking the file.
+
+    Parameters
+    ----------
+    by_id : mapping of str to Record
+        All records but the root, withdrawn ones included, by id.
+    """
+    for record in by_id.values():
+        (first, *more) = record.parents
+        if more or (first in by_id and not record.passes_on):
+            raise ExchangeError(
+                f"the {record.title} builds on other records than the root.", do=ASK
+            )
+
+
 def _check_parents(records: Sequence[Record]) -> None:
     """Raise `ExchangeError` for a record whose parent is missing."""
     ids = {record.id for record in records}
@@ -644,7 +661,7 @@ def union_of(paths: Sequence[str | Path], trust: Trust) -> Exchange:
     """
     files = [archive.read(path) for path in paths]
     exchange = _assembled(files)
-    # withdrawn records are checked, too: a withdrawal by a stolen key could remove itself
+    # withdrawn records are checked, too
     require_trusted([record for file in files for record in file.records], trust)
     return exchange
 

@@ -476,26 +476,51 @@ def test_a_withdrawal_in_anothers_name_excuses_nothing(tmp_path):
     assert "signed with different keys" in last.detail
 
 
-def test_a_withdrawal_that_takes_its_own_parent_needs_a_key_that_stands(tmp_path):
-    """A stolen old key signs it; it goes with what it takes, and must be asked before."""
+def test_a_withdrawal_needs_a_key_that_stands(tmp_path):
+    """A stolen old key signs it, and what it takes is no longer there to be asked."""
     made, arrays = release(signer="A")
     given = joined((made, arrays))
     taken = records.Withdrawn(kind="contribution", number=1, commitment=made.commitment)
     said = {"takes": (taken,), "gone": ()}
-    stolen = records.make(records.Withdrawal, "NYU", 1, (made.id,), key_of("A"), **said)
+
+    def stolen(parent):
+        key = key_of("A")
+        return records.make(records.Withdrawal, "NYU", 1, (parent,), key, **said)
+
     rotated = given.rotated("NYU", key_of("A"), key_of("new"))
     with pytest.raises(ExchangeError, match="does not vouch"):
-        rotated.joined([stolen])
+        rotated.joined([stolen(START.id)])
+    with pytest.raises(ExchangeError, match="builds on other records than the root"):
+        given.joined([stolen(made.id)])  # it would go with what it takes
     save(given, tmp_path / "all.fcx")
-    parcel = archive.pack(archive.Contents((stolen,), {}))
+    parcel = archive.pack(archive.Contents((stolen(START.id),), {}))
     (tmp_path / "w.record").write_bytes(parcel)
     ring = Keyring().add("NYU", public_of("A")).revoke("NYU")
     both = [tmp_path / "all.fcx", tmp_path / "w.record"]
-    assert not union_of(
-        both, Trust()
-    ).records  # by a key that stands it is theirs to do
+    left = union_of(both, Trust()).records  # by a key that stands it is theirs to do
+    assert left == (stolen(START.id),)
     with pytest.raises(ExchangeError, match=r"not trusted|revoked"):
         union_of(both, Trust(ring))
+
+
+def test_nobody_hinders_the_withdrawal_of_another():
+    """A rotation that built on another's contribution went with it, and no file could be read."""
+    mine, theirs = release("NYU", signer="NYU"), release("UM", signer="UM")
+    vouches = (theirs[0].id,)
+    agreed = records.agreement("UM", public_of("UM"), vouches)
+    more = {
+        "new_key": public_of("new"),
+        "vouches": vouches,
+        "proof": key_of("new").sign(agreed).hex(),
+    }
+    for parents in ((START.id, mine[0].id), (mine[0].id,)):
+        rotation = records.make(
+            records.Rotation, "UM", 1, parents, key_of("UM"), **more
+        )
+        with pytest.raises(
+            ExchangeError, match="builds on other records than the root"
+        ):
+            joined(mine, theirs).joined([rotation])
 
 
 def test_kinds_that_the_root_does_not_know_are_refused():
