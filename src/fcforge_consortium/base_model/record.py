@@ -83,7 +83,8 @@ class PublicBaseModel:
     confounds : Confounds or None
         Effects of covariates that are removed from every scan; None if nothing is removed.
     people : ndarray of shape (n, K)
-        Coordinates of the public people along the axes (`places`), in the order of the record's ids.
+        Coordinates of the public people along the axes (`whitened_coordinates`), in the order of the
+        record's ids.
     """
 
     record: records.BaseModelRecord
@@ -107,7 +108,7 @@ class PublicBaseModel:
             Their ids; where only the scans are alike, with the public person's id in words.
         """
         public_ids = set(map(folded, (*self.record.ids, *self.record.left_out)))
-        cosines = places(self.space, features) @ self.people.T
+        cosines = whitened_coordinates(self.space, features) @ self.people.T
         same = SAME_PERSON if self.people.shape[1] >= MANY_AXES else SAME_SCAN
         shared = []
         for id_, row in zip(ids, cosines, strict=True):
@@ -247,7 +248,7 @@ class PublicBaseModel:
             )
 
 
-def places(space: ContributionSpace, features: np.ndarray) -> np.ndarray:
+def whitened_coordinates(space: ContributionSpace, features: np.ndarray) -> np.ndarray:
     """Return the whitened coordinates of scans along the axes, scaled to length 1.
 
     The product of two people's coordinates is the cosine by which duplicate scans are recognised.
@@ -448,7 +449,7 @@ def _stored(
         Features of the public people, sorted by id.
     """
     arrays = space.arrays()
-    arrays[PEOPLE] = rounded(places(space, features))
+    arrays[PEOPLE] = rounded(whitened_coordinates(space, features))
     if confounds is not None:
         arrays[CENTRE] = confounds.centre
         arrays[COEFFICIENTS] = confounds.coefficients

@@ -156,7 +156,9 @@ def unpack(data: bytes) -> Contents:
     ExchangeError
         If the bytes are not a canonical consortium file of this version.
     """
-    n_parts = data.count(MEMBER)  # counted first: `zipfile` makes an object of each
+    # The arrays of each record, the manifest and the records are a part each. They are counted first,
+    # because `zipfile` makes an object of each.
+    n_parts = data.count(MEMBER)
     if n_parts > MAX_RECORDS + 2:
         raise ExchangeError(
             f"has {n_parts} parts; at most {MAX_RECORDS + 2} are allowed."
