@@ -213,7 +213,7 @@ def _eigh_in_threads(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _fix_sign(vectors: Tensor) -> Tensor:
-    """Flip columns of (n, R, k) so that the entry of largest magnitude is positive.
+    """Return vectors, the columns of (n, R, k), with the entry of largest magnitude made positive.
 
     Among entries whose magnitudes are within 1e-6 of each other the first decides.
     """
@@ -368,8 +368,9 @@ def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
 def log_features(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     r"""Return the whole matrix logarithm of the shrunk FC as a vector, (n, R (R + 1) / 2).
 
-    Edges first, then the diagonal divided by :math:`\sqrt 2`, so that distances are log-Euclidean
-    distances of whole matrices (up to one factor); scaled to roughly unit spread.
+    `shrink` is as in `log_matrix`. Edges first, then the diagonal divided by :math:`\sqrt 2`, so that
+    distances are log-Euclidean distances of whole matrices (up to one factor); scaled to roughly unit
+    spread.
     """
     log = log_matrix(fc, shrink) / LOG_SCALE
     diagonal = log.diagonal(dim1=-2, dim2=-1)

@@ -65,6 +65,7 @@ class BaseModel:
     weight : ndarray of shape (p,), or (p, c) for several columns
         Weights of the standardised features.
     bias : float, or ndarray of shape (c,)
+        Added to the scores.
     temperature : float
         Divisor that turns scores into calibrated log odds.
     shrink : float

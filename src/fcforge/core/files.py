@@ -189,6 +189,7 @@ def read_plain(
     Parameters
     ----------
     path : path
+        File, often from somebody else.
     limit : int
         Largest size in bytes.
     error : type of FCForgeError

@@ -126,6 +126,7 @@ def p_value(p: float, at_floor: bool = False) -> str:
     Parameters
     ----------
     p : float
+        The p value, 0 to 1.
     at_floor : bool
         Whether `p` is the smallest value that a permutation test can give, hence an upper bound, which is
         rounded up.

@@ -99,6 +99,7 @@ def _differing(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     cls : dataclass
+        Class of the settings.
     values : mapping
         Values by field name; fields that are missing count as defaults.
     """

@@ -53,6 +53,7 @@ def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") ->
     kind, where : str
         As in `unknown_name`.
     name : str
+        Name to look up.
     table : mapping of str to entry
         May have ``former_names``, as a `fcforge.core.registry.Registry` has.
     """
@@ -76,7 +77,9 @@ def check_names(
     kind, where : str
         As in `unknown_name`.
     names : iterable of str
+        Names to check.
     known : collection of str
+        All names that are right.
     """
     for name in names:
         if name not in known:

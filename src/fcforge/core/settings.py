@@ -239,7 +239,10 @@ def _items_error(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | No
 
 
 def _plain_type_error(kind: Any, value: Any) -> Invalid | None:
-    """Return why a value is not an instance of a class without type arguments; None if it is."""
+    """Return why a value is not an instance of a class without type arguments; None if it is.
+
+    Annotations that are no classes, and ``Any``, accept every value.
+    """
     if kind in _PLAIN:
         return _bounds_error((_PLAIN[kind],), value)
     if kind is Any or not isinstance(kind, type) or isinstance(value, kind):
@@ -397,7 +400,9 @@ def _read(hint: Any, value: Any, where: str, base: Any = None) -> Any:
     Parameters
     ----------
     hint : type
+        Annotation of the setting.
     value
+        Value as TOML or JSON has it.
     where : str
         Place of the value for error messages.
     base : object, optional
@@ -475,7 +480,9 @@ def build(
     kind : str
         Kind of component that the table holds, for error messages.
     component : Component
+        Name and settings, as a config has them.
     table : mapping of name to dataclass
+        Classes of all components of the kind.
     **given
         Fields that the caller sets and a config cannot.
 

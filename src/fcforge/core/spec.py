@@ -38,7 +38,10 @@ class Training(Checked):
 
     Attributes
     ----------
-    epochs, batch_size : int
+    epochs : int
+        Number of times that the site's training subjects are gone through.
+    batch_size : int
+        Largest number of the site's subjects in a training step.
     weight_decay : float
         Adam's weight decay, added to the gradient (not decoupled as in AdamW).
     clip : float
@@ -120,6 +123,7 @@ class BaseModelSpec:
     Attributes
     ----------
     dataset : Component
+        Data set that has the public subjects.
     sha256 : str
         Hash of the dataset's content (`Cohort.content_sha256`), or "" before it is read.
     """
@@ -142,7 +146,10 @@ class Conditions(Checked):
     ----------
     training : Training
     protocol : {"strict", "paper"}
+        "strict": test subjects touch nothing but the final scores. "paper": the paper's settings, still
+        without its leaks.
     leaks : Leaks
+        Ways in which test subjects are let into training on purpose; none by default.
     test_fraction, val_fraction : float
         Share of a site's subjects that is tested, and share of the rest that is validated on.
     folds : int
@@ -221,10 +228,12 @@ class RunSpec(Conditions):
     Attributes
     ----------
     dataset : Component
+        Data set with the sites.
     learner : LearnerSpec
     order : tuple of str
         Sites in the order in which they are learned.
     seed : int
+        Seed of the splits, the first parameters and all draws.
     data_sha256 : str
         Hash of the dataset's content (`Cohort.content_sha256`), or "" before it is read.
     left_out : int or None

@@ -42,7 +42,9 @@ class FCBatch:
         ----------
         fc : ndarray of shape (n, R, R)
         y : ndarray of shape (n,)
+            Classes as integers, or numbers as floats.
         weight : ndarray of shape (n,), optional
+            Weights in training; None gives all the weight 1.
         """
         import torch
 
@@ -104,7 +106,9 @@ class Site:
     ----------
     name : str
     train, val, test : FCBatch
+        Subjects to train on, to choose the best epoch by, and to score.
     subject_ids : mapping of split name to tuple of str
+        Ids of the subjects of "train", "val" and "test", in the order of their batch.
     covariates : mapping of split name to mapping of name to ndarray
         Optional per-subject numbers, e.g. ``{"train": {"mean_fd": ...}}``.
     """

@@ -130,6 +130,7 @@ def require_kind(
     Parameters
     ----------
     target : Target
+        What is to be predicted.
     able : collection of str
         Kinds of target that the part can learn.
     part : str

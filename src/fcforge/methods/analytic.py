@@ -112,6 +112,7 @@ class Analytic(Method):
         model : Model
         lane : Lane
         subjects : PublicView or SiteView
+            The public subjects, or the training subjects of a site.
         weight : float
             Weight of each of these subjects, besides the user's training weights.
         solved : bool

@@ -261,7 +261,15 @@ class ForgeRidge(SyntheticMemory):
     def _ridge(
         self, problem: Problem, lane: Lane, n_features: int
     ) -> tuple[Tensor, Dual]:
-        """Solve the objective for the present choice.
+        """Solve the objective for the present choice of remembered subjects.
+
+        Parameters
+        ----------
+        problem : Problem
+        lane : Lane
+            Its memory holds the remembered subjects, its choice tells which are replayed.
+        n_features : int
+            Number of features q, by which the penalty is multiplied.
 
         Returns
         -------
@@ -298,8 +306,9 @@ class ForgeRidge(SyntheticMemory):
         Parameters
         ----------
         memory : Memory
+            All remembered subjects.
         choice : Choice
-            The chosen subjects.
+            Which of them are replayed.
         n : float
             Total weight of the open site's subjects.
 

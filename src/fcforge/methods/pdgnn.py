@@ -67,6 +67,7 @@ def balanced_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor) -> Tensor:
     ----------
     logits : Tensor of shape (n, K)
     y : Tensor of shape (n,)
+        Labels; any for a free slot.
     counts : Tensor of shape (n,)
         1 for a subject, 0 for a free slot of the memory.
     """

@@ -107,6 +107,7 @@ class ReplayRidge(Rehearsal):
         Parameters
         ----------
         memory : RankedMemory
+            All remembered subjects.
         slots : Tensor of shape (k,), int64
             Memory slots of the subjects.
         n : float

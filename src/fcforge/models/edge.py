@@ -125,6 +125,7 @@ class MLP(EdgeModel):
     hidden : int
         Width of the first hidden layer; the second has a quarter of it.
     dropout : float
+        Drop probability after each hidden layer.
     """
 
     hidden: int = 256

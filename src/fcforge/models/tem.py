@@ -34,6 +34,7 @@ class TEM(Model):
     hidden : int
         Width of the hidden layer.
     dropout : float
+        Drop probability after the hidden layer.
     tau : float
         Threshold of an edge.
     hops : int

@@ -31,6 +31,7 @@ def attend(
     blocked : Tensor of shape (n, R, R)
         0 for pairs that may attend, -inf for others, by `fcforge.graphs.attention_mask`.
     heads : int
+        Number of attention heads.
 
     Returns
     -------

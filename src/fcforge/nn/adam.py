@@ -92,6 +92,7 @@ class Adam(NamedTuple):
         Parameters
         ----------
         params, grads : dict of Tensor
+            Parameters and their gradients, by the same names.
         lr : float
             Learning rate.
         weight_decay : float

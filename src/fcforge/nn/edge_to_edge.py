@@ -53,6 +53,7 @@ def edge_to_edge(params: Params, name: str, x: Tensor) -> Tensor:
     name : str
         Layer, as made by `init_edge_to_edge`.
     x : Tensor of shape (n, c_in, R, R)
+        Values of the edges in every input channel.
 
     Returns
     -------

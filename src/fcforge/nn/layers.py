@@ -51,6 +51,7 @@ def init_linear(
     name : str
         Parameters are called ``name.weight`` (out, in) and ``name.bias`` (out,).
     n_in, n_out : int
+        Length of the layer's input and output.
     gain : float
         Factor of the weight's bound.
     bias : {"uniform", "zero", "none"}
@@ -70,7 +71,7 @@ def init_linear(
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """Return ``x W^T`` over the last axis, without bias.
+    """Return ``x W^T`` over the last axis of x, without bias; `weight` is W (out, in).
 
     The leading axes are folded into one first. Under ``vmap`` over lanes this is then a single
     batched product whose only batch axis is the lane.
@@ -121,6 +122,7 @@ def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
     Parameters
     ----------
     key : int32 scalar or None
+        Random key of the training step; None for no dropout.
     n : int
         Number of keys.
     first : int
@@ -154,6 +156,7 @@ def normalise(
     Parameters
     ----------
     h : Tensor of shape (..., F)
+        Output of the layer before; moments are over all its dimensions but the last.
     offset : Tensor of shape (F,)
         Bias of the layer before. It shifts only the mean, so in training it is never added: its
         gradient is exactly 0, and one pass over the batch is saved.
@@ -239,6 +242,7 @@ def masked_softmax(scores: Tensor, blocked: Tensor) -> Tensor:
     Parameters
     ----------
     scores : Tensor of shape (n, heads, R, R)
+        For each ROI (row) its scores of all ROIs.
     blocked : Tensor of shape (n, R, R)
         0 for pairs of ROIs that may attend, -inf for others (`fcforge.graphs.attention_mask`).
     """

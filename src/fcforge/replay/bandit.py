@@ -89,6 +89,7 @@ class Bandit(Validated):
         Parameters
         ----------
         moments : Moments
+            Those before the rewards.
         outer : Tensor of shape (arms, 2, 2)
             :math:`\phi\phi^\top`.
         gain : Tensor of shape (arms, 2)
@@ -104,7 +105,12 @@ class Bandit(Validated):
         )
 
     def posterior(self, moments: Moments) -> tuple[Tensor, Tensor]:
-        r"""Return the posterior mean and precision of every arm.
+        r"""Return the posterior mean and precision of the weights w of every arm.
+
+        Parameters
+        ----------
+        moments : Moments
+            What the arms have learned so far, without the prior; pooled arms are added up here.
 
         Returns
         -------

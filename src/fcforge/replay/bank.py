@@ -38,6 +38,7 @@ def gather(inputs: Inputs, rows: Tensor) -> Inputs:
     inputs : dict of Tensor
         Prepared inputs of all rows (`Bank.inputs`).
     rows : Tensor of int64, of any shape
+        Numbers of the rows, all at least 0.
     """
     if rows.device.type != "cpu" or rows.dim() != 1:
         return {k: v[rows] for k, v in inputs.items()}
@@ -177,6 +178,7 @@ class Bank:
         model : Model
             One whose prepared inputs are edges.
         rows : Tensor of shape (n,), int64
+            Numbers of the rows, all at least 0.
         """
         x = self.inputs(model)["edges"]
         names, pool, item = self.address(rows)

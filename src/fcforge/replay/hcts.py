@@ -332,6 +332,7 @@ class HCTS(Checked, metaclass=Variants):
         Parameters
         ----------
         share : Tensor of shape (T,)
+            Share of each site; they sum to one.
         capacity : int
             Number of subjects to choose from all sites.
         candidates : int
@@ -358,7 +359,9 @@ class HCTS(Checked, metaclass=Variants):
         psi : Tensor of shape (T, C, 2)
             Contexts of all candidates.
         chosen : Tensor of shape (T, C), bool
+            Whether each candidate is chosen.
         quota : Tensor of shape (T,), int64
+            Number of chosen candidates of each site.
 
         Returns
         -------
@@ -395,6 +398,7 @@ class HCTS(Checked, metaclass=Variants):
         Parameters
         ----------
         choice : Choice
+            The subjects to draw from.
         key : Tensor, int32 scalar
             Random key.
         size : int
@@ -590,6 +594,7 @@ def take_first(
     order : Tensor of shape (T, steps), int64
         Numbers of a site's candidates, the first to take first.
     quota : Tensor of shape (T,), int64
+        Number of subjects to take of each site.
     total : int
         Sum of the quotas.
     n : int

@@ -149,6 +149,7 @@ def recall(
     inputs : dict of Tensor
         Prepared inputs of all rows of the bank.
     slots : Tensor of shape (b,), int64
+        Numbers of the slots; one may occur several times.
     weight : Tensor of shape (b,)
         Weights of the subjects in a mean; that of an empty slot must be zero.
     """
@@ -280,6 +281,7 @@ def highest_per_cell(priority: Tensor, cell: Tensor, capacity: int) -> Tensor:
     Parameters
     ----------
     priority : Tensor of shape (n,)
+        Priority of each subject.
     cell : Tensor of shape (n,)
         Number of each subject's cell, for example of its site and class.
     capacity : int

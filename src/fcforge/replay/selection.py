@@ -248,7 +248,7 @@ class Averages:
 
 
 def distances(z: Tensor) -> Tensor:
-    """Return the Euclidean distances (n, n) between readouts (n, d)."""
+    """Return the Euclidean distances (n, n) between readouts z (n, d)."""
     # centring keeps the squares small: the formula below cancels otherwise
     centred = z - z.mean(0)
     square = (centred * centred).sum(-1)
@@ -413,6 +413,7 @@ def held_out_quality(
     ----------
     logits : Tensor of shape (D, n_classes)
     y : Tensor of shape (D,)
+        Labels; any in an empty slot.
     filled : Tensor of shape (D,), bool
         Slots that hold a subject.
     proxies : int

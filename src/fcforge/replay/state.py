@@ -55,6 +55,7 @@ class Leaf(NamedTuple):
     Attributes
     ----------
     name : str
+        Name under which the tensor is stored, such as ``memory.rows``.
     value : Tensor
     marks : tuple of str
         `ROWS` or `RECOMPUTABLE`, of its field or of one that it lies in.

@@ -23,6 +23,7 @@ def where_better(better: Tensor, new: T, old: T) -> T:
     Parameters
     ----------
     better : Tensor of shape () or (n_lanes,), bool
+        One answer per lane; a scalar for one lane alone.
     new, old : pytree of Tensor
         Of one lane, or with the lane as first dimension of every tensor.
     """

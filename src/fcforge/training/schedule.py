@@ -33,6 +33,7 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
     batch_size : int
         Largest size of a batch.
     epochs : int
+        Number of epochs.
     rng : torch.Generator
 
     Returns
@@ -145,6 +146,7 @@ def step_keys(key: Tensor) -> Tensor:
     Parameters
     ----------
     key : int32 Tensor of any shape
+        One key per step.
 
     Returns
     -------

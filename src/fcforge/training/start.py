@@ -66,7 +66,9 @@ def pretrain(
     ----------
     model : Model
     public : PublicView
+        The public subjects; all of them are trained on.
     seeds : sequence of int
+        Seeds of the runs that will start from the networks.
     training : Training
     device : torch.device or str
 

@@ -35,6 +35,7 @@ def gradient(
     objective : callable
         ``objective(params) -> (loss, auxiliary)``.
     params : dict of Tensor
+        Point at which the gradient is taken.
     unlifted : bool
         Whether the call is never under `torch.func.vmap`. Plain autograd is then possible, which
         takes two thirds of the time of `torch.func.grad`.
@@ -116,7 +117,10 @@ def make_step(
         keys: Tensor,
         *pretrained: Params,
     ) -> tuple[Lane, Adam, Params]:
-        """Recall, compute loss and gradient, step the optimiser, and call the method's hooks."""
+        """Recall, compute loss and gradient, step the optimiser, and call the method's hooks.
+
+        Arguments and results are those that `make_step` describes.
+        """
         recall_key, loss_key = keys.unbind(-1)
         replay = method.recall(lane, inputs, recall_key) if replaying else None
         if replay is not None and weight is not None:

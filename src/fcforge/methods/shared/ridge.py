@@ -106,6 +106,7 @@ def dual_ridge(gram: Tensor, target: Tensor, mass: Tensor, penalty: float) -> Du
     gram : Tensor of shape (n, n), float64
         :math:`K = X X^\top`.
     target : Tensor of shape (n, c)
+        t, by column.
     mass : Tensor of shape (n,)
         m, at least zero: weights of the subjects.
     penalty : float

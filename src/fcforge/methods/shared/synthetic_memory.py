@@ -83,6 +83,7 @@ class SyntheticState(NamedTuple):
     memory : Memory
         C candidates of each past site, site by site.
     held_out : HeldOut
+        Held-out subjects of each past site, on which forgetting is measured.
     choice : Choice
         The active candidates, which are replayed now.
     hcts : HCTSState
