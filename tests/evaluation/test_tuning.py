@@ -111,6 +111,24 @@ def test_one_budget_for_every_learner():
     assert {t.training["lr"] for t in tuning.candidates(own, budget=12)} == {0.5}
 
 
+def test_only_two_classes_are_tuned(tmp_path):
+    cohort = load_dataset(DATA)
+    path = tmp_path / "people.npz"
+    age = 6.0 + np.arange(len(cohort.y)) % 50
+    people = {"fc": cohort.fc, "site": cohort.site, "subject_id": cohort.subject_id}
+    np.savez(path, **people, label=cohort.y, age=age)
+    of_age = {"path": str(path), "target": "age", "limits": (5, 65)}
+    three = {**DATA.params, "disorders": 2, "preset": "realistic"}
+    for name, params, kind in (
+        ("folder", of_age, "age, number"),
+        ("simulated", three, "diagnosis, more classes"),
+    ):
+        asked = replace(experiment(lwf()), dataset=Component(name, params))
+        with pytest.raises(ConfigError, match=kind):
+            tuning.prepare_tuning(asked, tmp_path / "out", repeats=1)
+    assert not (tmp_path / "out").exists()
+
+
 def test_two_orders_of_two_sites():
     orders = tuning.first_sites(["A", "B", "C", "D"])
     assert len(set(orders)) == 2

@@ -21,7 +21,7 @@ def observed_share(low: float, high: float) -> Metric:
     """
 
     def features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return whether each person is a patient in the bin, and whether anybody in the bin."""
+        """Return, for each person, whether a patient in the bin, and whether in the bin at all."""
         inside = ((p > low) | (low == 0.0)) & (p <= high)
         patients = inside * (y == 1)
         everybody = inside * np.ones(p.shape)

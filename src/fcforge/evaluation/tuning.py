@@ -265,9 +265,21 @@ def prepare_tuning(
         Number of inner splits into training and validation parts.
     budget : int
         Largest number of candidate settings per learner; 0 for the whole grid.
+
+    Raises
+    ------
+    ConfigError
+        If the target is not two classes, for which alone settings can be compared.
     """
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
+    target = cohort.target
+    if target.kind != "two classes":
+        raise ConfigError(
+            "tuning compares settings by accuracy and Brier score of two classes; the target is "
+            f"{target.name}, {target.kind}.",
+            do="State the settings in the config, or tune on two of the classes.",
+        )
     inner = inner_experiment(experiment, cohort.site_names, repeats, budget)
     assert isinstance(inner.orders, tuple)
     names = [s for s in cohort.site_names if any(s in order for order in inner.orders)]

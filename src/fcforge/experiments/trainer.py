@@ -115,7 +115,7 @@ class Trainer:
                         do="Free the card, use a smaller batch_size or model, or --device cpu. "
                         "The same command again continues.",
                     ) from error
-                size = -(-size // 2)
+                size = -(-size // 2)  # half of it, rounded up
                 torch.cuda.empty_cache()
                 continue
             done += size

@@ -97,7 +97,7 @@ def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Componen
         component = read_component(
             settings, "generator", f"{where}: generator {number}"
         )
-        make_generator(component)
+        make_generator(component)  # a wrong name or setting shows here
         titles.append(str(title or component.name))
         components.append(component)
     require_different("generators", titles, where)
