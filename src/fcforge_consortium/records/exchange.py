@@ -344,6 +344,7 @@ class Exchange:
         """Raise `ExchangeError` if records contradict one another or the model is invalid."""
         _check_parents(self.everything)
         _check_once(self.everything)
+        _check_gone(self.records)
         _check_vouched(self.everything)
         for record in self.records:
             if record.root_kind not in ("", self.root.kind):
@@ -429,6 +430,27 @@ def _check_one_parent(by_id: Mapping[str, Record]) -> None:
             )
 
 
+def _check_gone(records: Sequence[Record]) -> None:
+    """Raise `ExchangeError` if a withdrawal lists a record as gone that it does not remove.
+
+    A ledger knows ids alone and believes this list (`operations.verification`). A hospital that lists
+    another's contribution would excuse whoever leaves that contribution out.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        All records but the root, without withdrawn ones.
+    """
+    titles = {record.id: record.title for record in records}
+    for record in records:
+        for id_ in record.gone if isinstance(record, Withdrawal) else ():
+            if id_ in titles:
+                raise ExchangeError(
+                    f"the {record.title} lists the {titles[id_]} as gone, but does not remove it.",
+                    do=ASK,
+                )
+
+
 def _check_parents(records: Sequence[Record]) -> None:
     """Raise `ExchangeError` for a record whose parent is missing."""
     ids = {record.id for record in records}
@@ -443,11 +465,14 @@ def _check_parents(records: Sequence[Record]) -> None:
 
 
 def _check_once(records: Sequence[Record]) -> None:
-    """Raise `ExchangeError` if two records share a number, a commitment or arrays."""
+    """Raise `ExchangeError` if two records share a number, a commitment or arrays.
+
+    Withdrawals may share a number: a hospital may withdraw in two copies of a file, and both hold.
+    """
     seen: dict[tuple[str, str], Record] = {}
     for record in records:
         identities = {
-            "number": record.title,
+            "number": "" if isinstance(record, Withdrawal) else record.title,
             "people and salt": record.committed,
             "numbers": record.payload,
         }

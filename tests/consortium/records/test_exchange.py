@@ -523,6 +523,37 @@ def test_nobody_hinders_the_withdrawal_of_another():
             joined(mine, theirs).joined([rotation])
 
 
+def withdrawal(taken, gone=(), **changes):
+    """A withdrawal by a contribution's author that lists some records as gone."""
+    told = records.Withdrawn(
+        kind="contribution", number=taken.number, commitment=taken.commitment
+    )
+    content = {"takes": (told,), "gone": gone}
+    made = record(records.Withdrawal, taken.site, 1, (START.id,), **content)
+    return made.changed(**changes)
+
+
+def test_a_withdrawal_in_two_copies_of_a_file_is_one():
+    made, arrays = release()
+    given = joined((made, arrays), release("UM"))
+    first = withdrawal(made, (made.id,), time="2026-01-01T00:00:00Z")
+    other = withdrawal(made, (made.id,), time="2026-01-02T00:00:00Z")
+    left, right = given.joined([first]), given.joined([other])
+    both = left.merged(right)
+    assert both.id == right.merged(left).id
+    assert {r.id for r in both.of(records.Withdrawal)} == {first.id, other.id}
+    assert [r.site for r in both.of(records.Contribution)] == ["UM"]
+
+
+def test_nobody_lists_the_record_of_another_as_gone():
+    mine, theirs = release("NYU"), release("UM")
+    lie = withdrawal(theirs[0], (theirs[0].id, mine[0].id))
+    with pytest.raises(ExchangeError, match="contribution 1 of 'NYU' as gone"):
+        joined(mine, theirs).joined([lie])
+    with pytest.raises(ExchangeError, match="contribution 1 of 'NYU' as gone"):
+        joined(theirs).joined([lie]).joined([mine[0]], mine[1])
+
+
 def test_kinds_that_the_root_does_not_know_are_refused():
     """Nobody would look at what they carry."""
     chain = record(records.Chain, site="maker")
