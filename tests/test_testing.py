@@ -95,6 +95,23 @@ class Hoarder(Method):
 
 
 @dataclass(frozen=True)
+class Archivist(Hoarder):
+    """Keeps whole matrices and says that these are statistics."""
+
+    name = "archivist"
+
+    def end_site(self, model, lane, site):
+        return lane._replace(state=Kept(site.fc.clone()))
+
+
+class Undecorated(AGEM):
+    """Has a setting, which only the decorator would make one."""
+
+    name = "undecorated"
+    memory: int = 3
+
+
+@dataclass(frozen=True)
 class Restless(Method):
     """Draws from the global generator."""
 
@@ -135,6 +152,9 @@ class Nameless(Method):
     ("method", "rule"),
     [
         (Hoarder, "copy of a real subject in fc"),
+        (Archivist, "copy of a real subject in fc"),
+        (Undecorated, "memory would keep .* decorate the class"),
+        (AGEM(), "give the class, not an object"),
         (Restless, "two equal runs"),
         (Meddler, "change none in place"),
         (Untyped, "must be a Kept"),

@@ -12,6 +12,7 @@ Examples
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
+from inspect import get_annotations
 from typing import Any
 
 import torch
@@ -70,14 +71,27 @@ def check_method(
     declare.
     """
     require(
-        is_dataclass(method) and issubclass(method, Method),
-        "the class must be a dataclass that derives from Method",
+        isinstance(method, type)
+        and is_dataclass(method)
+        and issubclass(method, Method),
+        "the class must be a dataclass that derives from Method; give the class, not an object of it",
+    )
+    own = {key for key, kind in get_annotations(method).items() if _is_setting(kind)}
+    require(
+        not own or "__dataclass_params__" in vars(method),
+        f"{', '.join(sorted(own))} would keep the values of the class above: decorate the class "
+        "with @dataclass(frozen=True)",
     )
     require("name" in vars(method), "the class must have a name of its own")
     name = model or (method.models[0] if method.models else "linear")
     learner = Learner(method(**dict(settings or {})), MODELS[name](n_rois=N_ROIS))
     for rule in RULES:
         rule(learner)
+
+
+def _is_setting(annotation: Any) -> bool:
+    """Return whether an annotation of a class is that of a field, not of a class attribute."""
+    return "ClassVar" not in str(annotation)
 
 
 def require(condition: bool, rule: str) -> None:
@@ -308,7 +322,9 @@ def keeps_is_true(learner: Learner) -> None:
         require(not len(real), f"the state has rows of real subjects in {name}")
     fc = torch.cat([subjects(site, "real").fc for site in SITES])
     x = edges(fc).double()
-    for form in (x, fisher_z(x)):
+    rows, columns = torch.tril_indices(N_ROIS, N_ROIS, -1)
+    lower = fc[:, rows, columns].double()
+    for form in (x, fisher_z(x), lower, fisher_z(lower), fc.double().flatten(1)):
         for leaf in leaves(lane.state):
             value = leaf.value
             if not value.is_floating_point():

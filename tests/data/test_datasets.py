@@ -108,6 +108,15 @@ def test_a_diagonal_of_zeros_may_be_of_fisher_z():
     assert fault.what == "the diagonal is 0, not 1."
     assert "--kind fisher_z" in fault.do
 
+    for value, says in (
+        (7.25, "is not 1 (7.25 at ROI 1)"),
+        (np.inf, "holds NaN or infinity"),
+    ):
+        filled = with_fc(small(), 0, lambda m, value=value: np.fill_diagonal(m, value))
+        fault = only(check_cohort(filled))
+        assert fault.what == f"the diagonal {says}."
+        assert "--kind fisher_z" in fault.do
+
     def beyond(m):
         without(m)
         m[0, 1] = m[1, 0] = 1.3

@@ -33,8 +33,12 @@ def test_spellings_of_columns(header, tmp_path):
 def test_missing_column(missing, tmp_path):
     header = "participant_id\tsite\tdiagnosis\tage\tsex".replace(missing, "other")
     write_folder(tmp_path / "d", header=header)
-    with pytest.raises(DataError, match="no column for the"):
+    with pytest.raises(DataError, match="no column for the") as error:
         load_folder(tmp_path / "d")
+    assert "--participants" not in str(error.value)
+    write_folder(tmp_path / "fc", header=header.replace("age", "n_empty_rois"))
+    with pytest.raises(DataError, match=r"fcforge fc made this .*--participants FILE"):
+        load_folder(tmp_path / "fc")
 
 
 @pytest.mark.parametrize("twice", ["age", "AGE"])

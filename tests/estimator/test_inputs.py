@@ -89,7 +89,9 @@ def test_pipeline_with_nilearn(vectorize, discard) -> None:
         (np.tile(np.eye(4), (20, 1, 1))[:, :, :3], "too short"),
         ([np.eye(30, 4), np.eye(30, 5)] * 10, "different numbers of ROIs"),
         ([np.ones((30, 4))] * 20, r"X\[0\]: only 0 of 4 ROIs have a signal"),
-        (np.full((20, 4, 4), np.nan), "NaN"),
+        (np.full((20, 4, 4), np.nan), r"NaN or infinity\. Leave"),
+        (np.tile(np.diag([np.inf] * 4), (20, 1, 1)), "on its diagonal.*fisher_z"),
+        (np.eye(20), r"FC matrix of one subject \(20 ROIs\). Give X\[None\]"),
         (np.zeros((20, 2, 2, 2)), "dim"),
     ],
 )
@@ -166,6 +168,20 @@ def test_flat_rois_in_a_list_of_series_are_reported() -> None:
         fc = to_matrices(series, "auto")
     assert fc[1, 2].tolist() == [0, 0, 1, 0, 0, 0]
     to_matrices([series[0], series[2]], "timeseries")  # no warning
+
+
+@pytest.mark.parametrize("diagonal", [0.0, 9.0, np.inf, np.nan])
+def test_fisher_z_is_read_whatever_is_on_its_diagonal(subjects, diagonal) -> None:
+    fc, y, _ = subjects
+    z = np.arctanh(fc - np.eye(10)) + 0.0
+    z[:, np.arange(10), np.arange(10)] = diagonal
+    plain = ForgeClassifier("ridge").fit(fc, y)
+    model = ForgeClassifier("ridge", kind="fisher_z").fit(z, y)
+    np.testing.assert_allclose(
+        model.decision_function(z), plain.decision_function(fc), atol=1e-4
+    )
+    with pytest.raises(InputError, match="kind='fisher_z'"):
+        ForgeClassifier("ridge").fit(z, y)
 
 
 @pytest.mark.parametrize("name", ["features", "kind", "edges"])

@@ -129,6 +129,7 @@ def test_a_search_over_modules(subjects) -> None:
         ({"model": flat(), "model_params": {"readout": "9"}}, "readout layer '9'"),
         ({"model": flat(), "model_params": {"width": 9}}, "unknown setting 'width'"),
         ({"model": "no_such:Net"}, "'no_such:Net' cannot be imported"),
+        ({"model": Sparse(8)}, r"called as forward\(fc\).*'sparse' forward\(x, edge_i"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(subjects, given, message) -> None:

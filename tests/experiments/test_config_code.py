@@ -100,8 +100,8 @@ def test_another_source_is_another_learner(config):
     ("name", "says"),
     [
         ("my_own_method:Odd", "not a subclass of Method"),
-        ("my_own_method:Missing", "cannot be imported"),
-        ("no_such_module:Mine", "cannot be imported"),
+        ("my_own_method:Minne", r"has no 'Minne'. Did you mean 'my_own_method:Mine'"),
+        ("no_such_module:Mine", "cannot be imported.*put no_such_module.py beside"),
     ],
 )
 def test_what_cannot_be_imported_is_one_clear_error(name, says, config):

@@ -9,6 +9,7 @@ entry point of the group ``fcforge.methods``, ``fcforge.models``, ``fcforge.gene
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isabstract
@@ -160,12 +161,28 @@ def import_object(name: str) -> Any:
         If the module cannot be imported or has no such object.
     """
     module, _, attribute = name.partition(":")
+    message = f"'{name}' cannot be imported"
+    absent = object()
     try:
-        return getattr(import_module(module), attribute)
+        found = import_module(module)
+        result = getattr(found, attribute, absent)
     except Exception as error:
-        message = f"'{name}' cannot be imported ({type(error).__name__}: {error})."
-        hint = f"Install the module, or put {module}.py beside the config."
-        raise ConfigError(message, do=hint) from error
+        hint = "The module itself fails: correct it, or install what it needs."
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            hint = f"Install the module, or put {module}.py beside the config."
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{message} ({reason}).", do=hint) from error
+    if result is absent:
+        place = getattr(found, "__file__", None) or module
+        names = {known.lower(): known for known in vars(found)}
+        close = get_close_matches(attribute.lower(), names, n=1)
+        hint = (
+            f"Did you mean '{module}:{names[close[0]]}'?"
+            if close
+            else "Check the name."
+        )
+        raise ConfigError(f"{message}: {place} has no '{attribute}'.", do=hint)
+    return result
 
 
 def source_file(name: str) -> str | None:

@@ -141,6 +141,9 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
         rois = abbreviated((rows + 1).tolist(), 4)
         message = f"{int(not_finite.sum())} FC values are NaN or infinite (ROI {rois})."
         hint = "Leave the subject out, or set the FC of ROIs without signal to 0."
+        if not not_finite[~np.eye(len(matrix), dtype=bool)].any():
+            message = "the diagonal holds NaN or infinity."
+            hint = f"If these are Fisher z values, {GIVE_KIND} If they are correlations, set it to 1."
         yield message, hint
         return
     asymmetry = float(np.abs(matrix - matrix.T).max())
@@ -161,10 +164,9 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
         return
     worst = int(np.abs(diagonal - 1).argmax())
     if abs(diagonal[worst] - 1) > TOLERANCE:
-        yield (
-            f"the diagonal is not 1 ({diagonal[worst]:.3g} at ROI {worst + 1}).",
-            "Set it to 1.",
-        )
+        message = f"the diagonal is not 1 ({diagonal[worst]:.3g} at ROI {worst + 1})."
+        hint = f"If these are Fisher z values, {GIVE_KIND} If they are correlations, set it to 1."
+        yield message, hint
 
 
 def _subject_faults(cohort: Cohort) -> Iterator[Fault]:

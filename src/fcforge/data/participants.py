@@ -529,7 +529,11 @@ def no_column(role: str, header: Sequence[str]) -> DataError:
         f"--set dataset.columns.{role}=NAME)"
     )
     usual = (*ROLES[role], f"or name it: {option}")
-    return tables.no_column(role, header, usual)
+    error = tables.no_column(role, header, usual)
+    if "n_empty_rois" in header:  # written by `fcforge fc`
+        again = "fcforge fc made this table: if it had none of people, run it again with --participants FILE."
+        return DataError(error.what, do=f"{again} {error.do}")
+    return error
 
 
 def people_of(

@@ -76,7 +76,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     edges : {"nilearn", "upper"}
         Order of vectorised edges: lower triangle row by row, as nilearn's ConnectivityMeasure
         (its diagonal is recognised), or upper triangle row by row, as ``np.triu_indices``.
-    kind : {"auto", "fc", "timeseries"}
+    kind : {"auto", "fc", "fisher_z", "timeseries"}
         Content of matrices; "auto" looks at symmetry and diagonal.
     calibrate : {"none", "inner_val"}
         Source of the temperature of probabilities.

@@ -30,8 +30,9 @@ from fcforge.data.matrices import (
 from fcforge.imaging.series import empty_rois
 
 NOT_FC = (
-    "Give Pearson correlations; other measures (Fisher z, covariance, precision, tangent vectors) "
-    "are taken as numbers by features='any'."
+    "Give Pearson correlations with a diagonal of 1. np.tanh undoes Fisher z, as kind='fisher_z' does "
+    "for matrices. Other measures (covariance, precision, tangent vectors) are taken as numbers by "
+    "features='any'."
 )
 
 
@@ -139,14 +140,16 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     ----------
     X : array of shape (n, R, R) or (n, T, R), or list of arrays (R, R) or (T, R)
         FC matrices, or time series of T volumes.
-    kind : {"auto", "fc", "timeseries"}
+    kind : {"auto", "fc", "fisher_z", "timeseries"}
         Content of the matrices.
 
     Raises
     ------
     InputError
-        When a matrix is neither FC nor a time series, or their ROI counts differ.
+        When a matrix is neither FC nor a time series, or their ROI counts differ, or when X is the
+        FC matrix of one subject.
     """
+    _refuse_one_matrix(X)
     nonempty_list = isinstance(X, (list, tuple)) and len(X)
     list_of_matrices = nonempty_list and getattr(X[0], "ndim", 0) == 2
     if not list_of_matrices and getattr(X, "ndim", 0) != 3:
@@ -157,10 +160,7 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         raise InputError(str(error)) from error
     if not matrices:
         raise InputError("X holds no subject.")
-    for i, matrix in enumerate(matrices):
-        if not np.isfinite(matrix).all():
-            message = f"Input X[{i}] contains NaN or infinity."
-            raise InputError(message, do="Leave the subject out of X and y.")
+    _refuse_gaps(matrices, kind)
     fc_matrices = _read_matrices(matrices, kind)
     if len({m.shape for m in fc_matrices}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
@@ -171,6 +171,35 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     rois = np.arange(fc.shape[1])
     fc[:, rois, rois] = 1.0
     return np.clip((fc + fc.transpose(0, 2, 1)) * 0.5, -1, 1)
+
+
+def _refuse_one_matrix(X: Any) -> None:
+    """Raise `InputError` if X is the FC matrix of one subject, not an array of subjects."""
+    if not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f"):
+        return
+    square = len(X) > 2 and X.shape[0] == X.shape[1]
+    if square and (np.diagonal(X) == 1).all() and np.array_equal(X, X.T):
+        message = f"X is the FC matrix of one subject ({len(X)} ROIs)."
+        raise InputError(message, do="Give X[None], of shape (1, ROIs, ROIs).")
+
+
+def _refuse_gaps(matrices: list[np.ndarray], kind: Kind) -> None:
+    """Raise `InputError` for NaN and infinity, except on the diagonal of Fisher z."""
+    for i, matrix in enumerate(matrices):
+        if np.isfinite(matrix).all():
+            continue
+        message = f"Input X[{i}] contains NaN or infinity"
+        if not _is_finite_beside_diagonal(matrix):
+            raise InputError(f"{message}.", do="Leave the subject out of X and y.")
+        if kind != "fisher_z":
+            raise InputError(f"{message} on its diagonal.", do=NOT_FC)
+
+
+def _is_finite_beside_diagonal(matrix: np.ndarray) -> bool:
+    """Return whether a matrix is square and all its numbers but those on the diagonal are finite."""
+    if matrix.shape != (len(matrix),) * 2:
+        return False
+    return bool(np.isfinite(matrix[~np.eye(len(matrix), dtype=bool)]).all())
 
 
 def refuse_missing_values(X: Any) -> None:

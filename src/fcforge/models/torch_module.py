@@ -25,6 +25,12 @@ from fcforge.models.base import Model, Output
 from fcforge.nn.tensors import Inputs, Key, Params
 
 Form = Literal["fc", "log", "dense", "sparse"]
+FORWARD: dict[Form, str] = {  # how `forward` is called
+    "fc": "forward(fc)",
+    "log": "forward(log_fc)",
+    "dense": "forward(x, adjacency)",
+    "sparse": "forward(x, edge_index, edge_weight, batch)",
+}
 SUBJECTS = 3  # batch size of the trial that checks a module
 
 
@@ -301,7 +307,11 @@ class TorchModule(OneLaneModel):
             `train` and `key` as in `apply`.
         """
         given = {k: v.clone() for k, v in inputs.items()}  # compared below
-        hint = f"It is called with inputs = '{self.inputs}'."
+        others = [f"'{k}' {call}" for k, call in FORWARD.items() if k != self.inputs]
+        hint = (
+            f"With inputs = '{self.inputs}' it is called as {FORWARD[self.inputs]}. Other inputs: "
+            f"{', '.join(others)}."
+        )
         try:
             logits, embedding, stats = self.apply(
                 params, self.init_stats(), given, **mode
