@@ -29,7 +29,8 @@ def vertices(n_classes: int) -> Array:
     """
     corners = np.zeros((n_classes, n_classes - 1))
     # Column k - 1 separates class k from the classes before it; later classes have 0 there. Of the k
-    # classes before it each has -size, class k has k times as much, so that the column adds up to 0.
+    # classes before it each has -size, class k has k times as much, so that the column adds up to 0. The
+    # size makes every row 1 long.
     for k in range(1, n_classes):
         size = np.sqrt(n_classes / (n_classes - 1) / (k * (k + 1)))
         corners[:k, k - 1] = -size

@@ -332,7 +332,8 @@ class Checked(Validated):
         **changes
             Values in place of the preset's.
         """
-        return cls(**{**cls.presets.get(name, {}), **changes})
+        preset = cls.presets.get(name, {})  # "default" has no entry
+        return cls(**{**preset, **changes})
 
 
 def checked(

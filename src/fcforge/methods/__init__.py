@@ -49,8 +49,8 @@ def build_learner(
     n_rois : int
         Number of ROIs of the FC matrices.
     has_base_model : bool
-        Whether the run has public subjects with a base model. Give True, too, where this has been checked
-        before: False only makes parts that need them raise an error.
+        Whether the run has public subjects with a base model. False makes parts that need them raise an
+        error; True also where this was checked earlier, as for a stored run.
     target : Target
         What is predicted. The method, the model and the generator must all be able to learn it.
 

@@ -4,6 +4,10 @@ A lane is one training run: one learner, one order of sites, one seed. A method 
 lane. The engine runs it alone on a CPU, or for many lanes at once on a GPU (by ``torch.func.vmap``,
 which "lifts" a function of one lane to all lanes). No method can tell which.
 
+All subjects that may be trained on lie in a bank (`fcforge.replay.bank`), prepared for the model once. A
+subject's number in it is its row; methods remember rows in place of data. Remembered subjects that join
+a training step are replayed.
+
 Shapes: n or b subjects, T past sites.
 """
 

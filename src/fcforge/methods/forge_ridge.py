@@ -242,13 +242,14 @@ class ForgeRidge(SyntheticMemory):
         # `rows_of` finds the bank rows of the memory and of the held-out subjects
         rows = torch.cat([site.rows, *rows_of(lane.state).values()]).unique()
         rows = rows[rows >= 0]  # -1 marks an empty slot
+        # the inverse of `rows`; 0 for rows of the bank that have no part here
         place = torch.zeros(len(edges), dtype=torch.int64, device=rows.device)
         place[rows] = torch.arange(len(rows), device=rows.device)
         outputs = model.n_outputs
         t = coded(site.y, outputs)
-        one = torch.ones_like(t[:, 0]) if site.weight is None else site.weight
+        each = torch.ones_like(t[:, 0]) if site.weight is None else site.weight
         one_site = torch.zeros_like(site.y)  # all are of site 0 here
-        mass = balance_classes(one, site.y, one_site, self.balance, outputs)
+        mass = balance_classes(each, site.y, one_site, self.balance, outputs)
         public = t.new_zeros(len(rows), t.shape[1])
         head: Any = lane.state.public_head
         if isinstance(head, Tensor):

@@ -230,7 +230,7 @@ class PackNet(Method):
         networks = [self.network(lane, site) for site in range(1, sites + 1)]
         logits = [model.apply(p, lane.stats, inputs).logits for p in networks]
         log_p = torch.log_softmax(torch.stack(logits), -1)  # (sites, n, classes)
-        entropy = -(log_p.exp() * log_p).sum(-1)
-        best = entropy.argmin(0)[None, :, None]
+        entropy = -(log_p.exp() * log_p).sum(-1)  # (sites, n)
+        best = entropy.argmin(0)[None, :, None]  # number of each subject's network
         best = best.expand(1, -1, log_p.shape[-1])
         return log_p.gather(0, best)[0]

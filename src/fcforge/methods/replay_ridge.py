@@ -84,6 +84,7 @@ class ReplayRidge(Rehearsal):
         rows = torch.cat([site.rows, memory.rows[slots]])
         x = site.bank.inputs(model)["edges"][rows].double()
         t = coded(site.y, model.n_outputs)
+        # weights of the open site's subjects, and their sum
         open_mass = torch.ones_like(t[:, 0]) if site.weight is None else site.weight
         n = len(t) if site.weight is None else float(open_mass.sum())
         target, mass = self.targets(memory, slots, n)
@@ -120,5 +121,6 @@ class ReplayRidge(Rehearsal):
         )
         if self.weigh == "sites":
             site = memory.site[slots]
+            # the subjects of a past site share the open site's weight
             mass = mass * n / torch.bincount(site)[site]
         return recalled_targets(y, logits, self.l1, self.l2), mass

@@ -109,6 +109,7 @@ class TorchModule(OneLaneModel):
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self.__post_init__()
+        # the trial finds the length of the readout
         object.__setattr__(self, "_size", self._try())
 
     @property

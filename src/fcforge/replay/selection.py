@@ -49,25 +49,25 @@ def mahalanobis(
 
     Parameters
     ----------
-    z : Tensor of shape (n, d)
-        Readouts.
-    member : Tensor of shape (n,), bool
-        Subjects of the class.
+    z : Tensor of shape (subjects, d)
+        Readouts of members and others.
+    member : Tensor of shape (subjects,), bool
+        Whether a subject is of the class.
     ridge : float or None
-        :math:`\epsilon`; None takes the mean non-zero eigenvalue of S. With a small one and
-        n <= d every distance is :math:`\sqrt{n - 1}`, which is the defect of the paper's
-        definition.
+        :math:`\epsilon`; None takes the trace of S over the smaller of n and d, about the mean of
+        its non-zero eigenvalues. With a small one and n <= d every distance is :math:`\sqrt{n - 1}`, which
+        is the defect of the paper's definition.
     unbiased : bool
         Whether S divides by n - 1, which then stands for n in the formula as well.
 
     Returns
     -------
-    Tensor of shape (n,)
+    Tensor of shape (subjects,)
         Zero for subjects of other classes.
     """
     dtype = z.dtype
     z = z.double()  # a small ridge is lost in float32's rounding of G
-    w = member.to(z.dtype)
+    w = member.to(z.dtype)  # 1 for members, 0 for others, whose rows become 0
     n = w.sum().clamp(min=1.0)
     centred = (z - (w @ z) / n) * w[:, None]
     if unbiased:

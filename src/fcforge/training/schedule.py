@@ -175,12 +175,13 @@ def epoch_keys(
     ------
     begin : Tensor of shape (lanes,), or scalar for one lane
         Key of `Method.begin_epoch`.
-    steps : sequence of Tensor of shape ([lanes,] 2)
-        Keys of the epoch's steps.
+    of_steps : sequence of Tensor of shape ([lanes,] 2)
+        Keys of the epoch's steps (`step_keys`).
     """
     counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=device)
     lane_keys = stack([job.key for job in jobs]).to(device)
     keys = fold(lane_keys[..., None], counter).unflatten(-1, (epochs, steps + 1))
+    # ([lanes,] epochs, 1 + steps); the dimensions counted from the end are those without the lanes
     begins = keys[..., 0].unbind(-1)
     by_epoch = step_keys(keys[..., 1:]).unbind(-3)
     for begin, one_epoch in zip(begins, by_epoch, strict=True):

@@ -1,5 +1,8 @@
 """A memory of real subjects, shared by ER, DER, UGCL and replay in closed form.
 
+The memory has slots, one for each remembered subject. A slot holds the subject's row (its number in the
+bank of all subjects, `fcforge.replay.bank`), its label and its logits at the end of its site.
+
 Shapes: b subjects of a batch.
 A lane is one training run: one learner, order of sites and seed.
 """

@@ -22,7 +22,15 @@ from fcforge.replay.state import RECOMPUTABLE, Network, Rows
 
 
 class UnionState(NamedTuple):
-    """Bank rows of all training subjects so far, and the untrained network."""
+    """State of training on a union.
+
+    Attributes
+    ----------
+    rows : Tensor of shape (n,), int64
+        Bank rows (numbers in the bank) of all training subjects so far.
+    fresh : Network
+        The untrained network.
+    """
 
     rows: Rows
     fresh: Annotated[Network, RECOMPUTABLE]
