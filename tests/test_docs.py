@@ -100,6 +100,23 @@ def test_index_reaches_every_page():
     assert listed <= names | {"api", "auto_examples/index"}
 
 
+@pytest.mark.parametrize(
+    "page", sorted(DOCS.glob("explained/*.md")), ids=lambda p: p.stem
+)
+def test_pages_that_explain_forge_have_formula_drawing_and_links_to_code(page):
+    text = page.read_text()
+    assert "\n$$\n" in text
+    (drawing,) = re.findall(r"\{image\} (\S+)", text)
+    assert (page.parent / drawing).is_file()
+    linked = re.findall(r"\{py:(?:class|func)\}`([\w.]+)`", text)
+    methods = re.findall(r"\{py:meth\}`([\w.]+)\.\w+`", text)
+    listed = re.findall(r"^   (fcforge\.[\w.]+)$", (DOCS / "api.rst").read_text(), re.M)
+    assert len(linked) >= 3
+    assert {*linked, *methods} <= {
+        *listed
+    }  # Sphinx resolves a link to a listed name only
+
+
 def test_api_page_names_what_exists():
     names = re.findall(
         r"^   (fcforge\.[\w.]+)$", (DOCS / "api.rst").read_text(), re.MULTILINE
