@@ -33,11 +33,14 @@ GIVEN_AWAY = (
 # Second moments without noise: leverage finds every member (docs/privacy.md).
 EXACT = ("analytic",)
 KEPT = {
-    "nothing": "only; no subject, real or synthetic",
+    "nothing": "alone",
     "statistics": "and summary statistics of each site's subjects",
     "synthetic subjects": "and synthetic subjects made by a generator",
     "real subjects": "and REAL SUBJECTS of earlier sites",
 }
+MEASURED = (
+    "Synthetic subjects travel, by which later hospitals measure what is forgotten."
+)
 SETTINGS_WORDS = {
     "n_rois": "ROIs",
     "roi_names": "names of the ROIs",
@@ -105,7 +108,8 @@ def travels(chain: Chain) -> Answer:
         f"{counted(len(state.remembered), 'remembered subject')}.",
         f"{held_out}, never trained on.",
     ]
-    level: Level = "good" if settings.keeps == "nothing" else "warn"
+    alone = settings.keeps == "nothing" and not len(state.held_out)
+    level: Level = "good" if alone else "warn"
     if settings.copies_real:
         level = "alarm"
         more.append(SEALED)
@@ -115,6 +119,8 @@ def travels(chain: Chain) -> Answer:
         level = "alarm"
         more.append(GIVEN_AWAY)
     say = f"The network {KEPT[settings.keeps]}."
+    if len(state.held_out):
+        say += f" {MEASURED}"
     return Answer(TRAVELS, level, say, tuple(more))
 
 

@@ -86,3 +86,12 @@ def test_real_subjects_alarm():
     assert travels.kind == "alarm"
     assert any("patient data" in line for line in travels.more)
     assert not any("No raw scan" in line for line in travels.more)
+
+
+def test_held_out_subjects_are_said_to_travel():
+    """The page said "no subject, real or synthetic" of a file with synthetic ones."""
+    travels = describe(chained("finetune")[0]).answers[1]
+    assert travels.kind == "warn"
+    assert "Synthetic subjects travel" in travels.say
+    alone = describe(chained("finetune", held_out=0)[0]).answers[1]
+    assert (alone.kind, alone.say) == ("good", "The network alone.")
