@@ -91,6 +91,26 @@ def test_diagnoses_may_be_words(people):
     assert results.table["aaa"].equals(plain.table["aaa"])
 
 
+def test_columns_of_pandas_may_be_given(people):
+    import pandas as pd
+
+    X, y, site = people.fc, people.y, people.site
+    words = pd.Series(np.where(y == 1, "ASD", "TC"), dtype=object)
+    names = pd.Series(list(site), dtype=object)
+    rows = fcforge.run(X, words, names, learners=["analytic/linear"]).rows
+    assert rows[-1].learner == "analytic/linear"
+    names[0] = None
+    with pytest.raises(DataError, match=r"site\[0\] is None"):
+        fcforge.run(X, words, names, learners=["analytic/linear"])
+
+
+def test_swapped_diagnoses_at_one_site_are_a_warning():
+    world = simulate("easy", n_rois=24, seed=0)
+    y = np.where(world.site == "Sim-UCLA", 1 - world.y, world.y)
+    with pytest.warns(UserWarning, match="site 'Sim-UCLA': '1' and '0' look swapped"):
+        fcforge.run(world.fc, y, world.site, learners=["analytic/linear"])
+
+
 def test_arrays_that_do_not_fit_are_refused(people):
     with pytest.raises(ConfigError, match="arrays need y and site"):
         fcforge.run(people.fc, learners=["analytic/linear"])

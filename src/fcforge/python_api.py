@@ -4,9 +4,10 @@ Shapes: n subjects, R ROIs.
 """
 
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fcforge.core.errors import ConfigError
 from fcforge.core.result import RunResult
 from fcforge.data.arrays import naming_rows, require_valid_arrays, write_arrays
+from fcforge.data.checks import data_warnings
 from fcforge.data.datasets import load_dataset
 from fcforge.evaluation.tables import Row, records, results_rows
 from fcforge.experiments.collect import collect, kept_by
@@ -142,6 +144,11 @@ def run(
     -------
     Results
 
+    Warns
+    -----
+    UserWarning
+        For what `fcforge check` warns of at sites, for example diagnoses that look swapped.
+
     Examples
     --------
     >>> from sklearn.linear_model import RidgeClassifier
@@ -195,6 +202,9 @@ def run(
                 cohort = load_dataset(parsed.dataset)
                 require_valid_arrays(cohort, ids)
             prepared = prepare(parsed, cohort)
+        # people that the caller wanted to be left out are no news
+        for line in data_warnings(replace(prepared.cohort, faults=())):
+            warnings.warn(line.removeprefix("WARNING: "), stacklevel=2)
         # One job trains one lane after another in this process, so that estimator objects work and scripts
         # need no guard. None leaves the choice to `run_experiment`: processes on a CPU, many lanes on a GPU.
         lanes_at_once = 1 if jobs == 1 and device == "cpu" else None

@@ -224,3 +224,27 @@ def test_detection_and_false_alarms_on_abide(shared_data, name):
         assert [fault.site for fault in faults] == [site]
     means = {s: fisher_z(cohort.fc[cohort.site == s]) for s in cohort.site_names}
     assert min(map(_consistency, means.values())) > CONSISTENT + 0.2
+
+
+def test_of_three_sites_the_wrong_one_is_named():
+    world = simulate("easy", n_rois=24, n_sites=3, seed=0)
+    for order, words in (
+        (shuffled(24), "does not resemble"),
+        (np.arange(24) ^ 1, "look swapped"),
+    ):
+        for site in world.site_names:
+            fault = only(list(site_faults(reordered(world, site, order))))
+            assert fault.site == site
+            assert words in fault.what
+
+
+def test_fisher_z_with_ones_on_the_diagonal_is_a_warning(world):
+    ones = np.eye(24)
+    rows = world.site == world.site_names[0]
+    z = np.clip(np.arctanh(world.fc * (1 - ones)), -1, 1) + ones
+    fc = np.where(rows[:, None, None], z, world.fc).astype(np.float32)
+    wrong = replace(world, fc=fc)
+    faults = [f for f in check_cohort(wrong) if "negative eigenvalues" in f.what]
+    assert {f.site for f in faults} == {world.site_names[0]}
+    (line,) = data_warnings(wrong)
+    assert f"WARNING: {rows.sum()} subjects (" in line

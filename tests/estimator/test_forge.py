@@ -69,7 +69,8 @@ def test_a_site_with_a_single_class_is_replayed(subjects) -> None:
     with pytest.warns(UserWarning, match="people learned so far are of class 0"):
         model.partial_fit(fc[y == 0], y[y == 0], classes=[0, 1], site="A")
     assert set(model.model_.remembered.y.tolist()) == {0}
-    model.partial_fit(fc[y == 1], y[y == 1], site="B")
+    with pytest.warns(UserWarning, match="the site gives the class away"):
+        model.partial_fit(fc[y == 1], y[y == 1], site="B")
     assert set(model.model_.remembered.y.tolist()) == {0, 1}
 
 
@@ -215,6 +216,36 @@ def test_permuted_rois_at_one_site_are_refused(cohort) -> None:
     with pytest.warns(UserWarning, match="allow_unlike_sites=True") as warned:
         model.partial_fit(fc[odd], cohort.y[odd], site="new")
     assert warned[0].filename == __file__  # the caller's line
+
+
+def test_scans_in_another_order_than_the_learned_are_a_warning(
+    cohort, tmp_path
+) -> None:
+    model = ForgeClassifier("ridge").fit(cohort.fc, cohort.y, site=cohort.site)
+    model.save(tmp_path / "m.safetensors")
+    order = np.random.default_rng(0).permutation(cohort.n_rois)
+    sides = np.arange(cohort.n_rois) ^ 1
+    for fitted in (model, ForgeClassifier.load(tmp_path / "m.safetensors")):
+        for k in (1, 2, 30):
+            fitted.predict_proba(cohort.fc[:k])  # no warning
+            moved = cohort.fc[:k][:, order][:, :, order]
+            with pytest.warns(
+                UserWarning, match="not resemble that of the people it learned"
+            ):
+                fitted.predict(moved)
+        with pytest.warns(
+            UserWarning, match="hemispheres look swapped beside the people"
+        ):
+            fitted.predict(cohort.fc[:30][:, sides][:, :, sides])
+    model.set_params(allow_unlike_sites=True).predict(moved)
+
+
+def test_fisher_z_with_ones_on_the_diagonal_is_a_warning(cohort) -> None:
+    off_diagonal = 1 - np.eye(cohort.n_rois)
+    z = np.clip(np.arctanh(cohort.fc * off_diagonal), -1, 1) + np.eye(cohort.n_rois)
+    for wrong in (z, np.abs(cohort.fc)):
+        with pytest.warns(UserWarning, match="FC has negative eigenvalues"):
+            ForgeClassifier("ridge").fit(wrong, cohort.y, site=cohort.site)
 
 
 def test_swapped_diagnoses_at_one_site_are_a_warning(cohort) -> None:

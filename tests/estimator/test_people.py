@@ -66,9 +66,8 @@ def test_the_same_people_under_two_sites_are_noticed(subjects) -> None:
     words = rf"X\[{len(y) - 1}\] of site 'B' has exactly the FC of a subject of site 'A'.*drop one"
     with pytest.raises(InputError, match=words):
         ForgeClassifier("ridge").fit(twice, y, site=half)
-    ForgeClassifier("ridge").fit(
-        fc[again], y[again], site="A"
-    )  # drawn twice at one site, as in bagging
+    with pytest.warns(UserWarning, match=r"looks like the scan of X\[0\] of site 'A'"):
+        ForgeClassifier("ridge").fit(fc[again], y[again], site="A")
     model = ForgeClassifier("ridge").partial_fit(fc, y, site="A")
     with pytest.raises(InputError, match=r"X\[0\] of site 'B' has exactly the FC"):
         model.partial_fit(fc, y, site="B")
@@ -86,6 +85,26 @@ def test_people_who_look_alike_at_two_sites_are_a_warning(subjects) -> None:
     words = rf"X\[{len(y) - 1}\] of site 'B' looks like the scan of X\[0\] of site 'A'"
     with pytest.warns(UserWarning, match=words):
         ForgeClassifier("ridge").fit(twice, y, site=half)
+
+
+def test_people_who_look_alike_at_one_site_share_a_warning(subjects) -> None:
+    fc, y, _ = subjects
+    near = 0.999 * fc[:2] + 0.001 * np.eye(10)
+    twice, opposite = np.concatenate([fc, near]), np.concatenate([y, 1 - y[:2]])
+    words = "looks like the scan of X.0. .*who has another diagnosis.* There are 1 more such pairs"
+    with pytest.warns(UserWarning, match=words) as caught:
+        ForgeClassifier("ridge").fit(twice, opposite, site="A")
+    assert len(caught) == 1
+
+
+def test_a_class_that_the_site_gives_away_is_a_warning(subjects) -> None:
+    fc, y, _ = subjects
+    words = r"Everybody at the sites of class '0' \(0\) has that class"
+    with pytest.warns(UserWarning, match=words):
+        ForgeClassifier("ridge").fit(fc, y, site=y)
+    mixed = np.where(np.arange(len(y)) < len(y) // 2, "A", "B")
+    model = ForgeClassifier("ridge").fit(fc, y, site=mixed)  # no warning
+    assert model._sites_of_class == {0: {"A", "B"}, 1: {"A", "B"}}
 
 
 def test_a_model_that_calls_all_the_same_says_so(subjects, recwarn) -> None:

@@ -7,6 +7,7 @@ import pytest
 from safetensors.torch import load, save
 
 from fcforge.core.errors import ConfigError, DataError, FCForgeError
+from fcforge.data.simulated import simulate
 from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
 from fcforge.estimator.storage import HEADER
 
@@ -155,3 +156,23 @@ def test_other_files_are_refused(stored, tmp_path) -> None:
         path.write_bytes(data)
         with pytest.raises(DataError):
             ForgeClassifier.load(path)
+
+
+def test_a_model_of_few_people_learns_on_after_loading(tmp_path) -> None:
+    """Its file holds no mean FC; people learned later make a new one, without the first ones."""
+    people = simulate("easy", n_rois=24, n_sites=2, scale=0.3, seed=3)
+    a, b = (people.site == name for name in people.site_names)
+    few = np.flatnonzero(a)[:9]
+    model = ForgeClassifier("ridge").fit(people.fc[few], people.y[few], site="A")
+    model.save(tmp_path / "few.safetensors")
+    again = ForgeClassifier.load(tmp_path / "few.safetensors")
+    for estimator in (model, again):
+        estimator.partial_fit(people.fc[b], people.y[b], site="B")
+    scores = model.decision_function(people.fc)
+    np.testing.assert_array_equal(again.decision_function(people.fc), scores)
+    np.testing.assert_allclose(again.mean_fc_, people.fc[b].mean(0), atol=1e-6)
+    again = ForgeClassifier.load(tmp_path / "few.safetensors")
+    again.partial_fit(people.fc[b][:9], people.y[b][:9], site="B")
+    again.save(tmp_path / "later.safetensors")
+    later = ForgeClassifier.load(tmp_path / "later.safetensors")
+    assert not hasattr(later, "mean_fc_")  # of nine people it is not stored

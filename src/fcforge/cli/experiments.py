@@ -127,13 +127,17 @@ def run(
 
 
 def _prepared(config: Path, overrides: Sequence[str] | None) -> "Prepared":
-    """Read a config, load and check its data, and print a warning for each leak that is on."""
+    """Read a config, load and check its data, and print their warnings and the leaks that are on."""
+    from fcforge.data.checks import data_warnings
     from fcforge.experiments.config import load_experiment
     from fcforge.experiments.run import leak_notes, prepare
 
     experiment = load_experiment(config, overrides or [])
     with at_work("loading and checking the data"):
         prepared = prepare(experiment)
+        found = data_warnings(prepared.cohort)
+    for line in found:
+        say(line, style="yellow")
     for note in leak_notes(experiment):
         say(note, style="red")
     return prepared

@@ -12,7 +12,7 @@ from fcforge.core.errors import DataError
 from fcforge.core.formatting import abbreviated, counted
 from fcforge.core.names import first_look_alikes, two_spellings
 from fcforge.core.target import Target
-from fcforge.data.cohort import Cohort, as_numbers
+from fcforge.data.cohort import MIN_ROIS, Cohort, as_numbers
 from fcforge.data.faults import Fault, Severity, grouped
 from fcforge.data.participants import NAME_THEM
 from fcforge.data.site_checks import site_faults
@@ -21,9 +21,19 @@ MIN_PER_SITE = 8  # a smaller site cannot be split in three
 MIN_PER_CLASS = 4
 TOLERANCE = 1e-4  # for symmetry, range and diagonal of a correlation matrix
 SHOWN = 5  # errors that `require_valid` lists
+# Smallest eigenvalue of a correlation matrix; rounding to 16 bits gives -0.002. Fisher z with ones
+# on the diagonal have -0.19 and less, absolute correlations of ABIDE -0.30.
+LOWEST_EIGENVALUE = -0.02
 COPY = 0.99999  # edge correlation above which two scans are copies of one file
 NUMBERS = ("age", "mean_fd")  # covariates that must be numbers
 GIVE_KIND = 'give --kind fisher_z (in a config: kind = "fisher_z").'
+NOT_POSITIVE = (
+    "FC has negative eigenvalues, so it is no correlation matrix of time series."
+)
+POSITIVE_HINT = (
+    "Fisher z with ones on the diagonal, absolute or thresholded correlations? Give Pearson "
+    "correlations as they are."
+)
 WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
 
 
@@ -53,6 +63,8 @@ def check_cohort(
         faults += [*_matrix_faults_of(cohort), *_subject_faults(cohort)]
         if np.isfinite(cohort.fc).all():
             faults += [*_duplicate_faults(cohort), *site_faults(cohort)]
+            if not any(f.severity == "error" and f.subject for f in faults):
+                faults += _positive_faults(cohort)
         faults += [*_size_faults(cohort, to_split), *_covariate_faults(cohort)]
     return sorted(faults, key=lambda f: f.severity != "error")
 
@@ -80,12 +92,13 @@ def require_valid(
 
 
 def data_warnings(cohort: Cohort) -> list[str]:
-    """Return the warnings of the loader and of `site_faults` as lines, equal ones once.
+    """Return the warnings of the loader, of `site_faults` and of eigenvalues as lines, equal ones once.
 
     The loader warns about people that it left out.
     """
     faults = [*cohort.faults]
     if len(cohort) and np.isfinite(cohort.fc).all():
+        faults += _positive_faults(cohort)
         faults += site_faults(cohort)
     warnings = [fault for fault in faults if fault.severity == "warning"]
     return [f"WARNING: {fault}" for fault in grouped(warnings)]
@@ -120,6 +133,30 @@ def _matrix_faults_of(cohort: Cohort) -> Iterator[Fault]:
             message = f"{rois} {abbreviated(flat)} without signal (constant FC)."
             hint = "Kept as it is; leave subjects with many such ROIs out."
             yield Fault("warning", message, hint, subject, site)
+
+
+def _positive_faults(cohort: Cohort) -> Iterator[Fault]:
+    """Yield a warning for each subject whose FC is no correlation matrix, by its eigenvalues."""
+    for place in not_positive(cohort.fc):
+        subject, site = str(cohort.subject_id[place]), str(cohort.site[place])
+        yield Fault("warning", NOT_POSITIVE, POSITIVE_HINT, subject, site)
+
+
+def not_positive(fc: np.ndarray) -> list[int]:
+    """Return the places of matrices with an eigenvalue below `LOWEST_EIGENVALUE`; fc is (n, R, R).
+
+    With fewer than `MIN_ROIS` ROIs none is returned.
+    """
+    if fc.shape[-1] < MIN_ROIS:
+        return []
+    shift = -LOWEST_EIGENVALUE * np.eye(fc.shape[-1])
+    places = []
+    for place, matrix in enumerate(fc):
+        try:
+            np.linalg.cholesky(matrix + shift)
+        except np.linalg.LinAlgError:
+            places.append(place)
+    return places
 
 
 def _flat_rois(fc: np.ndarray) -> list[int]:

@@ -38,6 +38,12 @@ QUANTILE = 2.576  # standard normal: 99 % two-sided, 99.5 % one-sided
 # Correlation of a site's median subject with the nearest site's mean. With NYU the other
 # 19 sites of ABIDE have 0.54 to 0.70, USM with its ROIs shuffled 0.01.
 ALIKE = 0.25
+# Correlation of a scan (the median, of several) with the mean of the people a model learned from. All
+# scans of ABIDE have 0.29 or more with the other sites, at most 0.12 with their ROIs shuffled.
+ALIKE_SCAN = 0.15
+COMMON = (
+    0.4  # length of mean edges, beside one scan's, from which people share a pattern
+)
 MIN_ROIS = 20  # with fewer, ROIs look paired by chance
 PAIRED = (
     0.9  # share of a ROI's edges that are weaker than the one to its partner (median)
@@ -262,6 +268,33 @@ def unlike(others: str, correlation: float) -> str:
 def sides_swapped(others: str) -> str:
     """Return the message that a site's hemispheres look swapped in comparison with `others`."""
     return f"its left and right hemispheres look swapped beside {others}."
+
+
+def unlike_learned(learned: Array, fc: Array) -> str:
+    """Return why scans look unlike the people that a model learned from; "" if they do not.
+
+    Nothing is compared with fewer than `MIN_ROIS` ROIs, or if the learned people share no pattern.
+
+    Parameters
+    ----------
+    learned : ndarray of shape (R, R)
+        Mean FC of the people.
+    fc : ndarray of shape (n, R, R)
+        New scans, one or more.
+    """
+    if len(learned) < MIN_ROIS or not len(fc):
+        return ""
+    mean = fisher_z(learned[None])[0]
+    z = fisher_z(fc)
+    typical_length = float(np.median(z.std(1)))
+    if mean.std() < COMMON * typical_length:
+        return ""
+    correlation = float(np.median(likeness(z, mean)))
+    if correlation < ALIKE_SCAN:
+        return unlike("the people it learned from", correlation)
+    if side_distance(mean, z.mean(0)[None])[0] > 1:
+        return sides_swapped("the people it learned from")
+    return ""
 
 
 def partners(mean: Array) -> Array | None:

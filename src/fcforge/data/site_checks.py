@@ -19,7 +19,7 @@ B of a site by the model of the others is :math:`y_B - G_{BB}^{-1} (G y)_B`.
 Letters of shapes: n people, R ROIs, E edges.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -173,7 +173,33 @@ def site_faults(cohort: Cohort) -> Iterator[Fault]:
         if _consistency(z) >= CONSISTENT:
             means[name] = z.mean(0)
     severity: Severity = "warning" if cohort.allow_unlike_sites else "error"
-    faulty = []
+    faults: dict[str, Fault] = {}
+    while found := _pattern_faults(means, severity):
+        # One wrong site spoils the comparison of the others: the worst leaves first. Of two sites
+        # it cannot be known which is wrong.
+        worst = (
+            list(found) if len(means) == 2 else [min(found, key=lambda n: found[n][0])]
+        )
+        faults |= {name: found[name][1] for name in worst}
+        means = {name: mean for name, mean in means.items() if name not in worst}
+    faulty = [name for name in names if name in faults]
+    yield from (faults[name] for name in faulty)
+    # Scans in another order would spoil the classifiers of diagnoses.
+    yield from _label_faults(cohort.select(~np.isin(cohort.site, faulty)))
+
+
+def _pattern_faults(
+    means: Mapping[str, np.ndarray], severity: Severity
+) -> dict[str, tuple[float, Fault]]:
+    """Return the fault of each site that is unlike the others, with a number: the lower, the worse.
+
+    Parameters
+    ----------
+    means : mapping of site to ndarray of shape (E,)
+        Mean Fisher-z edges of the sites that are compared.
+    severity : {"error", "warning"}
+    """
+    found = {}
     for name, mean in means.items():
         others = [of_other for other, of_other in means.items() if other != name]
         if not others:
@@ -182,10 +208,11 @@ def site_faults(cohort: Cohort) -> Iterator[Fault]:
         known = np.mean(others, axis=0)
         words = "the other sites" if len(others) > 1 else "the other site"
         if fault := _pattern_fault(correlations, known, mean, name, words, severity):
-            faulty.append(name)
-            yield fault
-    # Scans in another order would spoil the classifiers of diagnoses.
-    yield from _label_faults(cohort.select(~np.isin(cohort.site, faulty)))
+            # unlike sites, by their correlation, before sites whose hemispheres are swapped
+            median = float(np.median(correlations))
+            sides = 2 - float(side_distance(known, mean[None])[0])
+            found[name] = (median if median < ALIKE else 1 + sides, fault)
+    return found
 
 
 def _consistency(z: np.ndarray) -> float:

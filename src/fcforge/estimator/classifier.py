@@ -198,14 +198,16 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         )
         self.classes_ = known
         self._labels = ordered
-        self._warn_if_constant(X, labels, covariates)
+        self._warn_if_constant(X, labels, covariates, first)
         return self
 
     def _target(self, classes: np.ndarray) -> Target:
         """Return the target for classes in the order of the model's outputs."""
         return Target(classes=tuple(map(str, classes)))
 
-    def _warn_if_constant(self, X: Any, labels: np.ndarray, covariates: Any) -> None:
+    def _warn_if_constant(
+        self, X: Any, labels: np.ndarray, covariates: Any, first: bool
+    ) -> None:
         """Warn if all people of the first call, or of one with several classes, get one class.
 
         Parameters
@@ -214,11 +216,15 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
             Of the call, as in `fit`.
         labels : ndarray of shape (n,)
             Classes of the people of the call, as in `y`.
+        first : bool
+            Whether this is the first call.
         """
-        predicted = np.unique(self.predict(X, covariates)).tolist()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # learning these people has warned of them
+            predicted = np.unique(self.predict(X, covariates)).tolist()
         learned = np.unique(labels).tolist()
         # people of a later site with a single class may all be given that class rightly
-        if len(predicted) > 1 or (len(learned) < 2 and self._n_seen > len(labels)):
+        if len(predicted) > 1 or (len(learned) < 2 and not first):
             return
         if len(learned) < 2:
             message = (

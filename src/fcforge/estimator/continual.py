@@ -22,7 +22,7 @@ from fcforge.core.names import check_names
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.matrices import Layout
-from fcforge.data.scan_checks import MIN_ROIS, fisher_z
+from fcforge.data.scan_checks import MIN_ROIS, fisher_z, unlike_learned
 from fcforge.data.site_checks import scan_fault, site_faults
 from fcforge.estimator import people as people_module
 from fcforge.estimator import storage
@@ -57,6 +57,7 @@ class Fitted(LearnerParameters):
     mean_fc_: np.ndarray
     _visits: tuple[str, ...] = ()
     _site_of_scan: Mapping[str, str] = {}
+    _sites_of_class: Mapping[int, frozenset[str]] = {}
     _n_seen: int = 0
     _layout: Layout | None = None
     _labels: np.ndarray  # classes in the order of the model, controls first
@@ -194,6 +195,9 @@ class ContinualEstimator(Fitted, ABC):
             subjects = subjects.select(weight > 0)
             fc = subjects.fc
         hashes = {} if first else self._site_of_scan  # site of each scan by its hash
+        sites_of_class = {} if first else self._sites_of_class
+        if target.classes:
+            sites_of_class = people_module.warn_of_confounding(subjects, sites_of_class)
         if self.features == "fc":
             hashes = people_module.require_new_people(
                 subjects, hashes, named=site is not None
@@ -209,6 +213,7 @@ class ContinualEstimator(Fitted, ABC):
         self.n_rois_ = fc.shape[1]
         self._visits = self._visits_after(subjects, first)
         self._site_of_scan = hashes
+        self._sites_of_class = sites_of_class
         self._layout = layout
         n_before = 0 if first else self._n_seen
         self._n_seen = n_before + len(fc)
@@ -338,7 +343,18 @@ class ContinualEstimator(Fitted, ABC):
         fc, _ = self._as_fc(numbers, self._layout)
         if fc.shape[1] != self.n_rois_:
             raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
+        self._warn_of_unlike(fc)
         return fc
+
+    def _warn_of_unlike(self, fc: np.ndarray) -> None:
+        """Warn of new scans (n, R, R) whose ROIs or hemispheres seem to be in another order."""
+        if self.features != "fc" or self.allow_unlike_sites:
+            return
+        if not hasattr(self, "mean_fc_") or self._n_seen < FEWEST_STORED:
+            return
+        if fault := unlike_learned(self.mean_fc_, fc):
+            hint = "Check the atlas and the order of the ROIs; scores of such scans mean nothing."
+            warnings.warn(f"X: {fault} {hint}", stacklevel=6)
 
     def _scores(self, X: Any, covariates: Any) -> np.ndarray:
         """Return calibrated scores of new scans, in the order of the model's classes."""
@@ -592,8 +608,9 @@ class ContinualEstimator(Fitted, ABC):
         estimator._layout = (
             Layout(**header.layout.model_dump()) if header.layout else None
         )
-        estimator._n_seen = header.n_seen
+        estimator._n_seen = 0  # people of `mean_fc_`, which small files lack
         if mean is not None:
+            estimator._n_seen = header.n_seen
             estimator.mean_fc_ = mean.double().numpy()
         estimator._restore_labels(header.labels)
         return estimator

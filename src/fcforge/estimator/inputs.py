@@ -17,7 +17,13 @@ from fcforge.core.errors import DataError, at
 from fcforge.core.formatting import abbreviated
 from fcforge.core.names import check_names
 from fcforge.core.options import Kind
-from fcforge.data.checks import TOLERANCE, matrix_faults
+from fcforge.data.checks import (
+    NOT_POSITIVE,
+    POSITIVE_HINT,
+    TOLERANCE,
+    matrix_faults,
+    not_positive,
+)
 from fcforge.data.edges import rois_of
 from fcforge.data.matrices import (
     TRIED,
@@ -243,6 +249,13 @@ def _warn_of_flat_rois(series: list[np.ndarray]) -> None:
         )
 
 
+def _warn_of_eigenvalues(fc: np.ndarray) -> None:
+    """Warn of matrices (n, R, R) that cannot be correlations of time series."""
+    if places := not_positive(fc):
+        rows = abbreviated([f"X[{i}]" for i in places])
+        warnings.warn(f"{rows}: {NOT_POSITIVE} {POSITIVE_HINT}", stacklevel=6)
+
+
 class ReadsFC(BaseEstimator):
     """Base of estimators that read X by their parameters `features`, `kind` and `edges`."""
 
@@ -314,10 +327,13 @@ class ReadsFC(BaseEstimator):
         if self.features == "any":
             return numbers_as_fc(X), None
         if X.ndim == 3:
+            _warn_of_eigenvalues(X)
             return X.astype(np.float32, copy=False), None
         largest = np.abs(X).max()
         if largest > 1 + TOLERANCE:
             message = f"X goes up to |r| = {largest:.3g}, beyond a correlation."
             raise InputError(message, do=NOT_FC)
         layout = layout or layout_of(X, self.edges)
-        return layout.fill(np.clip(X, -1, 1)), layout
+        fc = layout.fill(np.clip(X, -1, 1))
+        _warn_of_eigenvalues(fc)
+        return fc, layout

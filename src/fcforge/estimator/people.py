@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.core.errors import FCForgeError
-from fcforge.core.formatting import whole
+from fcforge.core.formatting import abbreviated, whole
 from fcforge.core.names import canonical_name, name_fault, name_shapes, two_spellings
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
 from fcforge.data.duplicates import find_duplicates
@@ -129,7 +129,7 @@ def require_new_people(
 
     A scan with two diagnoses raises `InputError`. So does one scan at two sites, and a scan of an
     earlier call, where the user names the sites; otherwise these are warnings. Scans of one call
-    that look like one person at two sites are a warning, too.
+    that look like one person are a warning, too.
 
     Parameters
     ----------
@@ -174,17 +174,65 @@ def require_new_people(
 
 
 def _warn_of_duplicates(subjects: Cohort) -> None:
-    """Warn of scans of one call that look like one person at two sites."""
+    """Warn of scans of one call that look like one person.
+
+    Each pair at two sites has a warning of its own; pairs of one site share one.
+    """
     fc = subjects.fc
-    if fc.shape[1] < MIN_ROIS or len(subjects.site_names) < 2:
+    if fc.shape[1] < MIN_ROIS:
         return
+    of_one_site = []
     for i, j, r in find_duplicates(fc, np.arange(len(fc))):
-        first = subjects.site[int(i)]
-        second = subjects.site[int(j)]
-        if first != second:
-            pair = f"X[{i}] of site '{first}' (edges correlate {r:.3f})"
-            message = f"X[{j}] of site '{second}' looks like the scan of {pair}."
-            warnings.warn(f"{message} {DROP}", stacklevel=6)
+        first, second = subjects.site[int(i)], subjects.site[int(j)]
+        pair = f"X[{i}] of site '{first}' (edges correlate {r:.3f})"
+        message = f"X[{j}] of site '{second}' looks like the scan of {pair}"
+        classes = bool(subjects.target.classes)
+        if classes and subjects.y[int(i)] != subjects.y[int(j)]:
+            message += ", who has another diagnosis"
+        if first == second:
+            of_one_site.append(message)
+        else:
+            warnings.warn(f"{message}. {DROP}", stacklevel=6)
+    if of_one_site:
+        n_more = len(of_one_site) - 1
+        more = f" There are {n_more} more such pairs." if n_more else ""
+        hint = "To weigh people, give sample_weight."
+        warnings.warn(f"{of_one_site[0]}.{more} {DROP} {hint}", stacklevel=6)
+
+
+def warn_of_confounding(
+    subjects: Cohort, sites_of_class: Mapping[int, frozenset[str]]
+) -> dict[int, frozenset[str]]:
+    """Warn of a class whose sites have no other class, so that the site gives the class away.
+
+    Parameters
+    ----------
+    subjects : Cohort
+        Subjects of a call.
+    sites_of_class : mapping of int to frozenset of str
+        Sites of each class in earlier calls, by the place of the class in the target.
+
+    Returns
+    -------
+    dict of int to frozenset of str
+        Sites of each class so far.
+    """
+    known = dict(sites_of_class)
+    for k in np.unique(subjects.y).tolist():
+        sites = subjects.site[subjects.y == k].tolist()
+        known[k] = known.get(k, frozenset()) | frozenset(sites)
+    if known == sites_of_class or len(known) < 2:
+        return known
+    for k, sites in known.items():
+        if not any(sites & others for c, others in known.items() if c != k):
+            name = subjects.target.classes[k]
+            message = f"Everybody at the sites of class {name!r} ({abbreviated(sorted(sites))}) has that class"
+            hint = "Learn a site with both, and do not trust scores of these people."
+            warnings.warn(
+                f"{message}: the site gives the class away. {hint}", stacklevel=5
+            )
+            break
+    return known
 
 
 # -- weights ---------------------------------------------------------------------------------------
