@@ -136,10 +136,11 @@ class LearnerParameters(ReadsFC):
         return self
 
     def _part_settings(self, part: str) -> dict[str, Any]:
-        """Return the settings of a part by name: those given, and the defaults of all others.
+        """Return the settings of a part by name: those that were given, else their defaults.
 
-        A model that was given as an object counts its own settings as given. Of a name that is not registered
-        the defaults are unknown.
+        Settings that no user may set, or that have no default, are left out unless given. The settings
+        of a model that was given as an object count as given. If the part's name is not registered,
+        its defaults are unknown, and only what was given is returned.
 
         Parameters
         ----------
@@ -149,7 +150,7 @@ class LearnerParameters(ReadsFC):
         parameter, registry, hidden = PARTS[part]
         held = getattr(self, parameter)
         given = dict(held) if isinstance(held, Mapping) else {}
-        cls: Any = Training
+        cls: Any = Training  # the one part that has no registry
         if part == "model" and self._own_module is not None:
             given = {**self._own_module, **given}
             cls, hidden = TorchModule, (*hidden, "module")
@@ -163,7 +164,9 @@ class LearnerParameters(ReadsFC):
                 continue
             if field.default is not MISSING:
                 defaults[field.name] = field.default
-        if part == "model":
+        if (
+            part == "model"
+        ):  # the estimator chooses other features than the model's class
             defaults |= self._model_features()
         return {**defaults, **given}
 

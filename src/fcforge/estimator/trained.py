@@ -359,7 +359,12 @@ class TrainedModel:
         temperature = self.temperature
 
         def score(fc: Tensor) -> Tensor:
-            """Return the score (m,) of FC (m, R, R): a number in its unit, or log odds."""
+            """Return one score (m,) for each of m FC matrices (m, R, R).
+
+            If the target is a number: its prediction in the target's unit, of which the network
+            predicts the range from low to high as -1 to 1. If it is a class: the calibrated log odds
+            of class `output` against all others.
+            """
             logits = learner.method.logits(
                 learner.model, lane, learner.model.prepare(fc)
             )

@@ -239,7 +239,10 @@ def _in_threads(
 def fixed_point(coordinates: Tensor, x: Tensor, tol: float) -> Tensor:
     """Return correlation matrices by Archakov & Hansen's fixed-point iteration.
 
-    exp(L) is computed as B B' with B = exp(L / 2), which is positive definite in spite of rounding.
+    L is the matrix logarithm: `coordinates` off its diagonal, x on it. In at most 200 steps, x is
+    changed until exp(L) has a unit diagonal; `just_valid` then makes the diagonal exactly 1, also
+    where the steps did not suffice. exp(L) is computed as B B' with B = exp(L / 2), because B B' stays
+    positive definite in spite of rounding.
 
     Parameters
     ----------
@@ -247,7 +250,7 @@ def fixed_point(coordinates: Tensor, x: Tensor, tol: float) -> Tensor:
     x : Tensor of shape (n, R)
         First guess of the diagonals, improved in place.
     tol : float
-        As in `from_off_log`.
+        Largest logarithm of a diagonal entry of exp(L), in absolute value, at which it stops.
 
     Returns
     -------

@@ -94,18 +94,22 @@ def roi_groups(atlas: Atlas, columns: Sequence[int]) -> tuple[str, ...]:
 
 
 def temporal_snr(voxels: np.ndarray, weights: "csr_array") -> np.ndarray | None:
-    """Return the temporal signal-to-noise ratio of each ROI: mean over standard deviation in time.
+    """Return the temporal signal-to-noise ratio of each ROI: the weighted mean of its voxels' ratios.
+
+    A voxel's ratio is its mean over its standard deviation in time.
 
     Parameters
     ----------
     voxels : ndarray of shape (n_voxels, n_volumes)
+        Voxels that change in time.
     weights : csr_array of shape (n_voxels, n_rois)
         Weight of each voxel in each ROI.
 
     Returns
     -------
     ndarray of shape (n_rois,), or None
-        None if the voxels' means have been subtracted, or without voxels.
+        NaN for a ROI without voxels. None if there is no voxel at all, or if the median ratio is below
+        1: another tool has then subtracted the means.
     """
     if not len(voxels):
         return None

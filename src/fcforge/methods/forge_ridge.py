@@ -8,9 +8,10 @@ labels, the objective over the n subjects of the open site (the one being learne
 .. math::
 
     \frac1n \sum_{i} (s_i - t_i)^2 + \sum_{j} E_{R_j}\Bigl[\lambda_1 (s - t)^2
-        + \lambda_2 (s - u)^2 + \lambda_3 \|\rho(G) - r\|^2\Bigr] + \frac{\alpha}{n} \|w\|^2,
+        + \lambda_2 (s - u)^2 + \lambda_3 \|\rho(G) - r\|^2\Bigr] + \frac{\alpha}{n} \|w - w_0\|^2,
 
-where :math:`R_j` are the active subjects of past site j. Cross-entropy is replaced by the squared
+where :math:`R_j` are the active subjects of past site j, and :math:`w_0` is the head of a ridge
+regression on public subjects, or 0 without them. Cross-entropy is replaced by the squared
 distance of the logits to :math:`(-t, t)`, halved. The logits distillation is as it was, with the stored
 score u in place of the stored logits: :math:`(s - u)^2 = \tfrac12 \|h - (-u, u)\|^2`. The readout of a
 linear model is its input: the :math:`\lambda_3` term is zero for every w, readouts only serve the
@@ -179,8 +180,15 @@ class ForgeRidge(SyntheticMemory):
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
         """Return the lane with an empty memory, and with ridge on the public subjects as its head.
 
-        From then on heads are penalised for leaving this one. Without public subjects the head stays
-        as it is, and heads are penalised for leaving zero.
+        In a run with a base model, this head is w_0 of the objective, towards which the heads of all
+        sites are shrunk. Without one the model keeps its initial head until the first site, and w_0 is 0.
+
+        Parameters
+        ----------
+        model : Model
+        lane : Lane
+        public : PublicView, optional
+            Public subjects: people of the base model, whom everybody may see. None in a run without.
         """
         lane = super().start(model, lane, public)
         if public is None:

@@ -180,14 +180,23 @@ def _require_small(value: Any, where: str) -> None:
 
 
 def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
-    """Return settings whose held-out sets come from the learner's own generator, if it has one.
+    """Return the settings of a chain that trains `learner`.
+
+    Every hospital adds a synthetic held-out set, on which later hospitals measure forgetting without
+    its real subjects. It is made by the learner's own generator; by that of `ChainSettings` if the
+    learner has none.
 
     Parameters
     ----------
     learner : LearnerSpec
     n_rois : int
     **rest
-        Other fields of `ChainSettings`.
+        Other fields of `ChainSettings`; a `held_out_generator` among them replaces the learner's.
+
+    Raises
+    ------
+    ConfigError
+        For a wrong name or setting, before anything is learned.
     """
     if learner.generator is not None:
         rest = {"held_out_generator": learner.generator, **rest}

@@ -604,7 +604,16 @@ class ContributionModel(Model):
         return scored, -(removed @ scored.weight)
 
     def familiar(self, people: Cohort) -> tuple[str, ...]:
-        """Return a note about people who are among the public ones; empty if none is."""
+        """Return a warning if some people are among the public subjects of the base model.
+
+        The base model was trained on these subjects, so a result on them is too optimistic. A person is
+        recognised by id or by the scan.
+
+        Returns
+        -------
+        tuple of str
+            One warning, or nothing.
+        """
         x = self.base_model.features(people.fc, people.covariates)
         public = self.base_model.public_among(people.subject_id.tolist(), x)
         if not public:
