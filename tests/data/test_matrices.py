@@ -10,7 +10,13 @@ from small_cohorts import tiny
 from fcforge.core.errors import DataError
 from fcforge.data.checks import check_cohort
 from fcforge.data.folder import load_folder
-from fcforge.data.matrices import looks_like_fc, looks_transposed, rows_as_fc, to_fc
+from fcforge.data.matrices import (
+    looks_like_fc,
+    looks_transposed,
+    rows_as_fc,
+    to_fc,
+    undo_fisher_z,
+)
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import pearson_fc
 
@@ -199,6 +205,23 @@ def test_conn_files_are_fisher_z_with_names(extra, tmp_path):
     assert found[:6] == tuple(names)
     np.testing.assert_allclose(to_fc(matrix), fc, atol=1e-6)
     np.testing.assert_allclose(to_fc(matrix, "fisher_z"), fc, atol=1e-6)
+
+
+def test_correlations_are_no_fisher_z():
+    fc = fc_of(60)
+    with pytest.raises(DataError, match=r"holds correlations .*set its diagonal to 0"):
+        to_fc(fc, "fisher_z")
+    off_diagonal = 1 - np.eye(60)
+    z = np.arctanh(fc * off_diagonal)
+    np.testing.assert_allclose(to_fc(z, "fisher_z"), fc, atol=1e-6)
+    # ones on the diagonal of Fisher z leave negative eigenvalues
+    np.testing.assert_allclose(to_fc(z + np.eye(60), "fisher_z"), fc, atol=1e-6)
+    for rows, cols in (np.tril_indices(60, -1), np.triu_indices(60)):
+        edges = fc[None, rows, cols]
+        with pytest.raises(DataError, match=r"no Fisher z.*apply np\.tanh first"):
+            undo_fisher_z(edges)
+    upper = np.triu_indices(60, 1)
+    np.testing.assert_allclose(undo_fisher_z(z[None, *upper])[0], fc[upper])
 
 
 def test_a_missing_diagonal_alone_does_not_say_which():

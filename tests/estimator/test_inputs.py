@@ -184,6 +184,22 @@ def test_fisher_z_is_read_whatever_is_on_its_diagonal(subjects, diagonal) -> Non
         ForgeClassifier("ridge").fit(z, y)
 
 
+def test_kind_holds_for_rows_of_edges(subjects) -> None:
+    fc, y, _ = subjects
+    edges = fc[:, *np.tril_indices(10, -1)].astype(float)
+    plain = ForgeClassifier("ridge").fit(edges, y)
+    model = ForgeClassifier("ridge", kind="fisher_z").fit(np.arctanh(edges), y)
+    np.testing.assert_allclose(
+        model.decision_function(np.arctanh(edges)),
+        plain.decision_function(edges),
+        atol=1e-4,
+    )
+    with pytest.raises(InputError, match="one series per subject"):
+        ForgeClassifier("ridge", kind="timeseries").fit(edges, y)
+    with pytest.raises(InputError, match=r"X\[0\]: holds correlations"):
+        ForgeClassifier("ridge", kind="fisher_z").fit(fc, y)
+
+
 @pytest.mark.parametrize("name", ["features", "kind", "edges"])
 def test_a_parameter_about_x_is_one_of_its_choices(subjects, name) -> None:
     fc, y, _ = subjects

@@ -23,7 +23,7 @@ from fcforge.data import participants
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.edges import fc_from_upper
 from fcforge.data.faults import Fault
-from fcforge.data.matrices import rows_as_fc, to_fc
+from fcforge.data.matrices import rows_as_fc, to_fc, undo_fisher_z
 from fcforge.data.participants import (
     CONTROLS,
     DISORDERS,
@@ -306,7 +306,8 @@ def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...
     cells = [[row.pop(name) for name in names] for row in rows]
     # Errors name the row as a spreadsheet counts it: 1 is the header.
     edges = as_numbers(cells, range(2, len(rows) + 2))
-    fc, rois = rows_as_fc(np.tanh(edges) if kind == "fisher_z" else edges, names)
+    edges = undo_fisher_z(edges) if kind == "fisher_z" else edges
+    fc, rois = rows_as_fc(edges, names)
     return rows, fc, rois
 
 
@@ -375,7 +376,7 @@ def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Rea
         # One row or column of numbers is a row of edges; two numbers could be a matrix cut off.
         if 1 in matrix.shape and matrix.size > 2 and kind != "timeseries":
             row = matrix.reshape(1, -1)
-            edges = np.tanh(row) if kind == "fisher_z" else row
+            edges = undo_fisher_z(row) if kind == "fisher_z" else row
             matrices, names = rows_as_fc(edges, names)
             return Reading(matrices[0], roi_names=names)
         fc = to_fc(matrix, kind)

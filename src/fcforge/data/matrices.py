@@ -24,6 +24,10 @@ Order = Literal["nilearn", "upper"]
 ONES = (1.0, math.sqrt(0.5))  # a stored diagonal; nilearn divides it by sqrt 2
 ROUNDING = 0.05  # rounded correlations may have eigenvalues down to minus this
 TRIED = 9  # number of subjects that decide the order of the edges for all
+# Correlations have no negative eigenvalue. Fisher z with ones on the diagonal always has on ABIDE with
+# this many ROIs (-0.1 and less); with 20 ROIs one person in four has none.
+SURE_ROIS = 50
+ALREADY_FC = "Leave kind out, or set kind='fc'. If it is Fisher z after all,"
 
 
 class Layout(NamedTuple):
@@ -130,6 +134,26 @@ def rows_as_fc(
     return candidates[0], ()
 
 
+def undo_fisher_z(edges: np.ndarray) -> np.ndarray:
+    """Return the correlations tanh(z) of rows of edges (n, p) that are Fisher z.
+
+    Raises
+    ------
+    DataError
+        When the rows are correlations already, told from their eigenvalues. With fewer than
+        `SURE_ROIS` ROIs nothing is compared.
+    """
+    n_rois = rois_of(edges.shape[1])
+    for order in get_args(Order):
+        for layout in (Layout(n_rois, order, False), Layout(n_rois - 1, order, True)):
+            if layout.n_rois >= SURE_ROIS and layout.is_sound(edges[:TRIED]):
+                raise DataError(
+                    "edges make correlation matrices as they are, so they are no Fisher z.",
+                    do=f"{ALREADY_FC} apply np.tanh first.",
+                )
+    return np.tanh(edges)
+
+
 def _by_names(
     edges: np.ndarray, names: Sequence[str]
 ) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -167,6 +191,7 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
     kind : {"auto", "fc", "fisher_z", "timeseries"}
         With "auto" a square matrix that is symmetric or has a unit diagonal is FC (if it is not
         both, `check_cohort` reports an error). A matrix without a diagonal is CONN's Fisher z.
+        With "fisher_z" a correlation matrix raises `DataError`.
         Anything else is a time series, which is refused if it looks transposed.
     """
     rows, columns = matrix.shape
@@ -177,6 +202,7 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
     if kind == "fisher_z":
         if not 2 <= rows <= columns:
             raise DataError(f"Fisher z of shape {rows} x {columns} is not square.")
+        _refuse_correlations(matrix[:, :rows])
         fc = np.tanh(matrix[:, :rows]).astype(np.float32)
         np.fill_diagonal(fc, 1.0)
         return fc
@@ -193,6 +219,21 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
         message = f"a time series of {rows} volumes x {columns} ROIs is too short."
         raise DataError(message, do="Rows are volumes, columns are ROIs.")
     return pearson_fc(matrix).astype(np.float32)
+
+
+def _refuse_correlations(z: np.ndarray) -> None:
+    """Raise `DataError` if a matrix (R, R) that is meant as Fisher z holds correlations.
+
+    They have ones on the diagonal and no negative eigenvalue. Fisher z has an infinite diagonal; with
+    ones there, its lowest eigenvalue is below -0.2 on ABIDE (116 ROIs).
+    """
+    if not (np.isfinite(z).all() and all(_unit_and_symmetric(z))):
+        return
+    if np.linalg.eigvalsh(z)[0] >= -ROUNDING:
+        raise DataError(
+            "holds correlations (diagonal 1, no negative eigenvalue), but kind='fisher_z'.",
+            do=f"{ALREADY_FC} set its diagonal to 0.",
+        )
 
 
 def _kind_of(matrix: np.ndarray) -> Kind:

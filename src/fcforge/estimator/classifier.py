@@ -77,7 +77,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         Order of vectorised edges: lower triangle row by row, as nilearn's ConnectivityMeasure
         (its diagonal is recognised), or upper triangle row by row, as ``np.triu_indices``.
     kind : {"auto", "fc", "fisher_z", "timeseries"}
-        Content of matrices; "auto" looks at symmetry and diagonal.
+        Content of X; "auto" looks at symmetry and diagonal of matrices, and takes rows of edges
+        for correlations. "fisher_z" holds for matrices and rows; correlations are refused then.
     calibrate : {"none", "inner_val"}
         Source of the temperature of probabilities.
     val_fraction : float

@@ -32,12 +32,13 @@ from fcforge.data.matrices import (
     looks_like_fc,
     refuse_transposed,
     to_fc,
+    undo_fisher_z,
 )
 from fcforge.imaging.series import empty_rois
 
 NOT_FC = (
-    "Give Pearson correlations with a diagonal of 1. np.tanh undoes Fisher z, as kind='fisher_z' does "
-    "for matrices. Other measures (covariance, precision, tangent vectors) are taken as numbers by "
+    "Give Pearson correlations with a diagonal of 1. np.tanh undoes Fisher z, as kind='fisher_z' "
+    "does. Other measures (covariance, precision, tangent vectors) are taken as numbers by "
     "features='any'."
 )
 
@@ -329,6 +330,15 @@ class ReadsFC(BaseEstimator):
         if X.ndim == 3:
             _warn_of_eigenvalues(X)
             return X.astype(np.float32, copy=False), None
+        if self.kind == "timeseries":
+            shape = f"{len(X)} x {X.shape[1]}"
+            raise InputError(
+                f"X is {shape} numbers, and kind='timeseries' means one series per subject.",
+                do="Give a list of arrays, volumes x ROIs. For rows of edges leave kind out.",
+            )
+        if self.kind == "fisher_z":
+            with as_input_error("X"):
+                X = undo_fisher_z(X)
         largest = np.abs(X).max()
         if largest > 1 + TOLERANCE:
             message = f"X goes up to |r| = {largest:.3g}, beyond a correlation."
