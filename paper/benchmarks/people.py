@@ -31,6 +31,7 @@ from fcforge.core.result import RunResult  # noqa: E402
 from fcforge.data.datasets import load_dataset  # noqa: E402
 from fcforge.data.edges import upper_from_fc  # noqa: E402
 from fcforge.evaluation.calibration import calibration_tables  # noqa: E402
+from fcforge.evaluation.metrics import UNLIMITED  # noqa: E402
 from fcforge.evaluation.motion import motion_rows  # noqa: E402
 from fcforge.evaluation.random_effects import further_site  # noqa: E402
 from fcforge.evaluation.resampling import per_site  # noqa: E402
@@ -93,7 +94,7 @@ def site_level(name: str, learners: Sequence[str]) -> Study:
     runs, _ = runs_of(name, learners)
     rows = {}
     for title, finite in finite_runs(runs).items():
-        by_site = per_site(finite, "accuracy")
+        by_site = per_site(finite, "accuracy", UNLIMITED)  # widths are variances
         results = [e for e in by_site.values() if np.isfinite(e.value)]
         spread = np.std([e.value for e in results], ddof=1)
         rows[title] = {

@@ -121,3 +121,10 @@ def test_intervals_of_sites_tell_their_variances():
     assert alone.value == 0.5
     assert np.isnan(alone.low)
     assert np.isnan(further_site({}).value)
+
+
+def test_further_site_ends_where_the_metric_does():
+    errors = {s: Estimate(v, v - 1, v + 1) for s, v in (("A", 2.0), ("B", 6.0))}
+    assert further_site(errors, (0.0, math.inf)).high > 6  # years, not a share
+    assert further_site(errors, (0.0, math.inf)).low == 0
+    assert Estimate(0.9, -0.1, 1.2).within(0, 1) == Estimate(0.9, 0, 1)

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from fake_runs import SITES, fake_learner, run
-from fcforge.evaluation.forgetting import summary
+from fcforge.evaluation.forgetting import limits_of, summary
+from fcforge.evaluation.metrics import UNLIMITED
+from fcforge.evaluation.pooled import pooled_estimate
 from fcforge.evaluation.resampling import (
+    at_site,
     estimate,
     halves,
+    interval,
     measure,
     per_site,
     subject_weights,
@@ -169,3 +173,39 @@ def test_an_interval_ends_where_its_metric_does(turned):
     for name in ("accuracy", "auroc", "brier", "ece"):
         assert 0 <= found[name].low <= found[name].value <= found[name].high <= 1, name
     assert found["auroc"].value == pytest.approx(0.005 if turned else 0.995)
+
+
+def near_perfect_runs():
+    """Three seeds, right about nearly everybody at both sites."""
+    y = np.repeat([0, 1], [12, 12])
+    rng = np.random.default_rng(0)
+    runs = []
+    for seed in range(3):
+        p = 1 / (1 + np.exp(3.5 - 7 * y + 2.6 * rng.normal(size=(2, 24))))
+        scores = {"A": p, "B": p}
+        runs.append(run(scores, {"A": y, "B": y}, seed=seed))
+    return runs
+
+
+def test_intervals_end_where_the_metric_does():
+    runs = near_perfect_runs()
+    for metric in ("auroc", "accuracy", "brier"):
+        found = [*estimate(runs, metric, ("acc", "aaa")).values()]
+        found += [at_site(runs, "A", metric), pooled_estimate(runs, "accuracy")]
+        for e in found:
+            assert 0 <= e.low <= e.value <= e.high <= 1, (metric, e)
+    uncut = at_site(runs, "A", "auroc", limits=UNLIMITED)
+    assert uncut.high > 1.001  # else this test would show nothing
+    assert at_site(runs, "A", "auroc").high == 1
+    assert at_site(runs, "A", "auroc").low == uncut.low
+
+
+def test_limits_of_differences():
+    assert limits_of("auroc", "aaa") == (0, 1)
+    assert limits_of("auroc", "fm") == (-1, 1)
+    assert limits_of("spearman", "bwt") == (-2, 2)
+    assert limits_of("r2", "fm_split") == (-np.inf, np.inf)
+    draws = np.array([[-2.0, -2.0], [0.5, 0.5], [2.0, 2.0]])
+    limits = np.array([[0.0, -1.0], [1.0, 1.0]])
+    ends = interval(np.array([0.5, 0.5]), draws, limits)
+    assert ends.tolist() == [[0, -1], [1, 1]]

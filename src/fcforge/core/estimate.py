@@ -1,7 +1,7 @@
 """A number with its 95 % interval."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class Estimate:
     low: float
     high: float
     sd_orders: float = math.nan
+
+    def within(self, low: float, high: float) -> "Estimate":
+        """Return the estimate with its interval cut to the smallest and the largest possible value."""
+        ends = {"low": max(self.low, low), "high": min(self.high, high)}
+        return self if math.isnan(self.low) else replace(self, **ends)
 
     def to_json(self) -> list[float]:
         """Return value, low and high, each rounded to four digits."""

@@ -14,7 +14,7 @@ from fcforge.core.errors import DataError
 from fcforge.core.estimate import Estimate
 from fcforge.core.result import RunResult, RunResults
 from fcforge.evaluation import resampling
-from fcforge.evaluation.forgetting import Runs, summaries_of
+from fcforge.evaluation.forgetting import Runs, limits_of, summaries_of
 from fcforge.evaluation.metrics import metric_named, swapped_values
 
 
@@ -137,7 +137,9 @@ class _Drawn(NamedTuple):
     draws: np.ndarray
 
 
-def _comparison(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Comparison:
+def _comparison(
+    points: np.ndarray, draws: np.ndarray, nulls: np.ndarray, largest: float
+) -> Comparison:
     """Return the comparison of two learners from their differences.
 
     Parameters
@@ -148,9 +150,11 @@ def _comparison(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Com
         Mean difference in each bootstrap draw.
     nulls : ndarray of shape (n_draws,)
         Mean difference in each permutation.
+    largest : float
+        Largest possible difference, which the interval does not exceed.
     """
     difference = points.mean()
-    low, high = resampling.interval(difference, draws)
+    low, high = resampling.interval(difference, draws, (-largest, largest))
     # Rounding must not make an exactly equal permutation look smaller.
     extreme = (np.abs(nulls) >= abs(difference) - 1e-6).sum()
     return Comparison(
@@ -197,7 +201,7 @@ class Comparer:
             value = self._reduce(both.stack(swapped))  # (n_runs, 2, n_draws)
             nulls += (value[:, 0] - value[:, 1]).sum(0)
         points, draws = self._differences(left, right)
-        return _comparison(points, draws.mean(0), nulls / len(left))
+        return _comparison(points, draws.mean(0), nulls / len(left), self._largest)
 
     def change(
         self,
@@ -233,8 +237,15 @@ class Comparer:
         second_points, second_draws = self._differences(c, d)
         value = first_points.mean() - second_points.mean()
         draws = first_draws.mean(0) - second_draws.mean(0)
-        low, high = resampling.interval(value, draws)
+        limits = -2 * self._largest, 2 * self._largest
+        low, high = resampling.interval(value, draws, limits)
         return Estimate(float(value), float(low), float(high))
+
+    @property
+    def _largest(self) -> float:
+        """Largest possible difference between two learners' summaries."""
+        low, high = limits_of(self.metric, self.summary)
+        return high - low
 
     def _differences(
         self, left: list[RunResult], right: list[RunResult]

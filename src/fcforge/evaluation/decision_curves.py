@@ -52,7 +52,7 @@ def net_benefit(threshold: float) -> Metric:
         """Return the net benefit from TP, FP and n."""
         return (sums[0] - odds * sums[1]) / sums[2]
 
-    return Metric("net benefit", features, combine)
+    return Metric("net benefit", features, combine, limits=(-odds, 1.0))
 
 
 def calibration_curve(results: RunResults) -> dict[str, Estimate]:

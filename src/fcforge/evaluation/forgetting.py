@@ -24,6 +24,7 @@ import numpy as np
 from fcforge.core.errors import DataError
 from fcforge.core.result import RunResult
 from fcforge.evaluation.metrics import (
+    Limits,
     Metric,
     combine_features,
     features_of,
@@ -198,6 +199,20 @@ _OF_MATRIX: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 SUMMARIES = (*_OF_MATRIX, "fwt")
 _LEVELS = ("acc", "aaa")  # means of the metric itself, not differences
+
+
+def limits_of(metric: str, summary: str) -> Limits:
+    """Return the smallest and largest possible value of a summary of a metric.
+
+    Parameters
+    ----------
+    metric : str
+    summary : str
+        A name of `SUMMARIES`, or ``fm_split``. AAA and the final mean have the metric's own limits;
+        forgetting and transfer are differences.
+    """
+    m = metric_named(metric)
+    return m.limits if summary in _LEVELS else m.limits_of_differences
 
 
 def summaries_of(

@@ -16,6 +16,8 @@ import numpy as np
 from fcforge.core.names import look_up
 from fcforge.core.target import Kind
 
+Limits = tuple[float, float]
+UNLIMITED: Limits = (-math.inf, math.inf)
 THRESHOLD = 0.5
 """A subject is called a patient when P(patient) > 0.5 (a tie goes to control, as argmax does)."""
 
@@ -48,7 +50,13 @@ class Metric:
     combine: Callable[[np.ndarray], np.ndarray]
     lower_is_better: bool = False
     kinds: tuple[Kind, ...] = ("two classes",)
-    limits: tuple[float, float] = (0.0, 1.0)
+    limits: Limits = (0.0, 1.0)
+
+    @property
+    def limits_of_differences(self) -> Limits:
+        """Smallest and largest possible difference of two values."""
+        low, high = self.limits
+        return low - high, high - low
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:

@@ -64,4 +64,4 @@ def pooled_estimate(results: RunResults, metric: Metric | str) -> Estimate:
 
     if not any(map(len, results[0].y.values())):
         return Estimate(np.nan, np.nan, np.nan)
-    return estimates(results, *resampled(results, value))[0]
+    return estimates(results, *resampled(results, value), chosen_metric.limits)[0]

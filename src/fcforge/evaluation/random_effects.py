@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fcforge.core.estimate import Estimate
+from fcforge.evaluation.metrics import Limits
 from fcforge.evaluation.resampling import LEVEL
 
 
-def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estimate:
-    r"""Return the mean over sites and its 95 % interval, within [0, 1]; no interval from one site.
+def random_effects(
+    values: Sequence[float], variances: Sequence[float], limits: Limits = (0.0, 1.0)
+) -> Estimate:
+    r"""Return the mean over sites and its 95 % interval; no interval from one site.
 
     An interval over subjects speaks of other people of the same sites, this one of a further site.
     With :math:`v_i` the value at site i and :math:`s_i^2` its variance over subjects and
@@ -20,8 +23,10 @@ def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estim
     Parameters
     ----------
     values, variances : sequence of k float
-        A share (accuracy, AUROC, ...) at each site, and the variance of its estimate; a variance
+        A value (accuracy, AUROC, ...) at each site, and the variance of its estimate; a variance
         of zero counts as the largest of the others.
+    limits : (float, float)
+        Smallest and largest possible value, to which the interval is cut.
     """
     from scipy.special import stdtrit
 
@@ -40,15 +45,24 @@ def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estim
     mean = np.average(v, weights=weights)
     variance = (weights @ (v - mean) ** 2) / ((k - 1) * weights.sum())
     half = stdtrit(k - 1, (1 + LEVEL) / 2) * np.sqrt(variance)
-    low, high = np.clip([mean - half, mean + half], 0.0, 1.0)
+    low, high = np.clip([mean - half, mean + half], *limits)
     return Estimate(float(mean), float(low), float(high))
 
 
-def further_site(by_site: Mapping[str, Estimate]) -> Estimate:
+def further_site(
+    by_site: Mapping[str, Estimate], limits: Limits = (0.0, 1.0)
+) -> Estimate:
     """Return the value to expect at a further site, from estimates at the tested sites.
 
-    Each site's variance is computed from the width of its 95 % interval. Sites without finite
-    value and interval are left out.
+    Each site's variance is computed from the width of its 95 % interval, which must not have been cut
+    to the metric's limits. Sites without finite value and interval are left out.
+
+    Parameters
+    ----------
+    by_site : mapping of str to Estimate
+        See `fcforge.evaluation.resampling.per_site` with ``limits=UNLIMITED``.
+    limits : (float, float)
+        Smallest and largest possible value, to which the result's interval is cut.
     """
     usable = []
     for estimate in by_site.values():
@@ -59,4 +73,4 @@ def further_site(by_site: Mapping[str, Estimate]) -> Estimate:
         return Estimate(np.nan, np.nan, np.nan)
     standard_errors = 2 * 1.959964  # width of a 95 % interval
     variances = [((e.high - e.low) / standard_errors) ** 2 for e in usable]
-    return random_effects([e.value for e in usable], variances)
+    return random_effects([e.value for e in usable], variances, limits)

@@ -16,7 +16,9 @@ The interval. It is the percentile interval of the mean over orders and seeds, w
 the draws shifted so that their median is the estimate. For means the shift is negligible; for
 forgetting measures it undoes the extra noise that resampling adds to a maximum. It covers other
 test subjects of these sites and other trainings, in these orders, and is somewhat too wide: that
-different seeds test different people is in both weights.
+different seeds test different people is in both weights. Because of the shift, and because an AUROC is
+resampled by its first-order change, an end can lie beyond what the metric can be (an AUROC above 1); it
+is then cut to the metric's limits.
 """
 
 from collections import defaultdict
@@ -30,9 +32,16 @@ from fcforge.core.names import site_of_visit
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResult, RunResults
 from fcforge.core.target import kind_of, strata
-from fcforge.evaluation.forgetting import SUMMARIES, Runs, fm_split, summaries_of
+from fcforge.evaluation.forgetting import (
+    SUMMARIES,
+    Runs,
+    fm_split,
+    limits_of,
+    summaries_of,
+)
 from fcforge.evaluation.metrics import (
     METRICS,
+    Limits,
     cell_values,
     combine_features,
     metric_named,
@@ -279,18 +288,25 @@ def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
     return np.array([by_run[id(r)] for r in results])
 
 
-def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
+def interval(
+    mean: np.ndarray, draws: np.ndarray, limits: Limits | np.ndarray
+) -> np.ndarray:
     """Return low and high end (2, *shape) of the percentile interval of draws (n_draws, *shape).
 
-    The draws are shifted so that their median is `mean`.
+    The draws are shifted so that their median is `mean`, and the ends cut to `limits`: the smallest and
+    the largest possible value, two numbers or an array (2, *shape).
     """
     tail = (1 - LEVEL) / 2
     low, middle, high = np.quantile(draws, [tail, 0.5, 1 - tail], axis=0)
-    return np.stack([low, high]) + (mean - middle)
+    ends = np.stack([low, high]) + (mean - middle)
+    return np.clip(ends, limits[0], limits[1])
 
 
 def estimates(
-    results: RunResults, points: np.ndarray, draws: np.ndarray
+    results: RunResults,
+    points: np.ndarray,
+    draws: np.ndarray,
+    limits: Limits | np.ndarray,
 ) -> list[Estimate]:
     """Return estimates with intervals from the result of `bootstrap`.
 
@@ -304,6 +320,8 @@ def estimates(
         Values of m statistics in every run.
     draws : ndarray of shape (n_draws, m)
         Their means over runs in every bootstrap draw.
+    limits : (float, float) or ndarray of shape (2, m)
+        Smallest and largest possible value of the statistics, which no interval leaves.
 
     Returns
     -------
@@ -318,7 +336,7 @@ def estimates(
     if len(by_order) > 1:
         order_means = [points[places].mean(0) for places in by_order.values()]
         sd = np.stack(order_means).std(0, ddof=1)
-    columns = np.stack([mean, *interval(mean, draws), sd])
+    columns = np.stack([mean, *interval(mean, draws, limits), sd])
     return [Estimate(*map(float, column)) for column in columns.T]
 
 
@@ -355,7 +373,8 @@ def estimate(
     points, draws = bootstrap(results, metric, statistic, n_draws=n_draws)
     if "fm_split" in names:
         points[:, names.index("fm_split")] = split_forgetting(results, metric)
-    return dict(zip(names, estimates(results, points, draws), strict=True))
+    limits = np.array([limits_of(metric, name) for name in names]).T
+    return dict(zip(names, estimates(results, points, draws, limits), strict=True))
 
 
 def means(
@@ -372,7 +391,11 @@ def means(
 
 
 def at_site(
-    runs: RunResults, site: str, metric: str = "accuracy", stage: int = -1
+    runs: RunResults,
+    site: str,
+    metric: str = "accuracy",
+    stage: int = -1,
+    limits: Limits | None = None,
 ) -> Estimate:
     """Return the value at one site after a stage, mean over orders and seeds, with its interval.
 
@@ -383,6 +406,9 @@ def at_site(
     site, metric : str
     stage : int
         Index into the stages of the order, 0 being before learning and -1 after the last site.
+    limits : (float, float), optional
+        Where the interval ends at the latest; by default at the metric's limits. An interval whose width
+        stands for a variance (`fcforge.evaluation.random_effects.further_site`) is not cut.
     """
     m = metric_named(metric)
 
@@ -392,12 +418,18 @@ def at_site(
         values = combine_features(batch.features(site, m), m, drawn)
         return values[batch.place[site][:, stage]][..., None]
 
-    return estimates(runs, *resampled(runs, value))[0]
+    return estimates(runs, *resampled(runs, value), limits or m.limits)[0]
 
 
-def per_site(results: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
-    """Return the final value at each site, mean over orders and seeds, with its interval."""
-    return {site: at_site(results, site, metric) for site in results[0].sites}
+def per_site(
+    results: RunResults, metric: str = "accuracy", limits: Limits | None = None
+) -> dict[str, Estimate]:
+    """Return the final value at each site, mean over orders and seeds, with its interval.
+
+    The arguments are those of `at_site`.
+    """
+    sites = results[0].sites
+    return {site: at_site(results, site, metric, limits=limits) for site in sites}
 
 
 # -- one model, one group of people ----------------------------------------------------------------
@@ -446,6 +478,6 @@ def measure(
         draws = drawn[0].astype(float)
         ends = np.full(2, np.nan)
         if np.isfinite(value):
-            ends = np.clip(interval(value, draws), *METRICS[name].limits)
+            ends = interval(value, draws, METRICS[name].limits)
         by_metric[name] = Estimate(*map(float, (value, *ends)))
     return by_metric

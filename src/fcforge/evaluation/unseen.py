@@ -16,7 +16,7 @@ from fcforge.core.errors import StoreError
 from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import counted
 from fcforge.core.result import RunResults
-from fcforge.evaluation.metrics import metric_named
+from fcforge.evaluation.metrics import UNLIMITED, Limits, metric_named
 from fcforge.evaluation.random_effects import further_site
 from fcforge.evaluation.resampling import at_site, bootstrap, estimates
 from fcforge.evaluation.study import Study, finite_runs
@@ -45,11 +45,13 @@ def zero_shot(full: np.ndarray) -> np.ndarray:
     return np.stack(means, axis=-1)
 
 
-def leave_one_out(runs: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
+def leave_one_out(
+    runs: RunResults, metric: str = "accuracy", limits: Limits | None = None
+) -> dict[str, Estimate]:
     """Return the value at each site after all other sites were learned and it was not.
 
     It is read from the runs whose order ends with the site, at their last stage but one. A site
-    at which no order ends is missing.
+    at which no order ends is missing. `limits` is that of `fcforge.evaluation.resampling.at_site`.
     """
     by_site = {}
     for site in runs[0].sites:
@@ -59,7 +61,7 @@ def leave_one_out(runs: RunResults, metric: str = "accuracy") -> dict[str, Estim
             if order[-1] == site and len(order) > 1:
                 runs_ending_here.append(run)
         if runs_ending_here:
-            by_site[site] = at_site(runs_ending_here, site, metric, stage=-2)
+            by_site[site] = at_site(runs_ending_here, site, metric, -2, limits)
     return by_site
 
 
@@ -70,21 +72,24 @@ def unseen_tables(results: RunResults, metric: str = "accuracy") -> list[Study]:
     site; its last column is what a further site may expect: its interval is over sites, those of
     the other columns over people.
     """
-    title = metric_named(metric).title
+    m = metric_named(metric)
     zero_shot_rows = {}
     left_out_rows = {}
     for learner, runs in finite_runs(results).items():
         complete = longest_orders(runs)
-        by_stage = estimates(complete, *bootstrap(complete, metric, zero_shot))
+        by_stage = estimates(
+            complete, *bootstrap(complete, metric, zero_shot), m.limits
+        )
         # without the untrained network, which comes first
         learned_stages = enumerate(by_stage[1:], start=1)
         zero_shot_rows[learner] = {
             f"after {counted(k, 'site')}": e for k, e in learned_stages
         }
-        left_out_rows[learner] = leave_one_out(complete, metric)
-        left_out_rows[learner][NEW_SITE] = further_site(left_out_rows[learner])
-    zero_title = f"Zero-shot {title}: mean over the sites not learned yet [95 %]"
-    left_out_title = f"Leave-one-site-out {title}: all other sites learned [95 %]"
+        uncut = leave_one_out(complete, metric, UNLIMITED)
+        left_out_rows[learner] = {k: e.within(*m.limits) for k, e in uncut.items()}
+        left_out_rows[learner][NEW_SITE] = further_site(uncut, m.limits)
+    zero_title = f"Zero-shot {m.title}: mean over the sites not learned yet [95 %]"
+    left_out_title = f"Leave-one-site-out {m.title}: all other sites learned [95 %]"
     return [Study(zero_title, zero_shot_rows), Study(left_out_title, left_out_rows)]
 
 

@@ -19,7 +19,7 @@ from fcforge.evaluation.forgetting import (
     score_matrix,
 )
 from fcforge.evaluation.majority import WORDS, Wording, is_majority, with_majority
-from fcforge.evaluation.metrics import METRICS, PRIMARY, cell_values
+from fcforge.evaluation.metrics import METRICS, PRIMARY, Limits, cell_values
 from fcforge.evaluation.resampling import (
     N_DRAWS,
     bootstrap,
@@ -156,7 +156,8 @@ def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
 
     points, draws = bootstrap(runs, main, statistic, n_draws=n_draws)
     mean = points.mean(0)
-    low, high = interval(mean, draws)
+    limits = METRICS[main].limits, METRICS[main].limits_of_differences
+    low, high = interval(mean, draws, np.repeat(limits, n, axis=0).T)
     accuracy = Curve(mean[:n], low[:n], high[:n])
     forgetting = Curve(mean[n:], low[n:], high[n:])
     return accuracy, forgetting
@@ -237,14 +238,15 @@ def site_curves(runs: RunResults, n_draws: int = SITE_DRAWS) -> dict[str, Curve]
             sums[site][0, distance] += values
             sums[site][1:, distance] += draws.T
             counts[site][distance] += 1
-    return {site: _mean_curve(sums[site], counts[site]) for site in sites}
+    limits = METRICS[metric].limits
+    return {site: _mean_curve(sums[site], counts[site], limits) for site in sites}
 
 
-def _mean_curve(sums: np.ndarray, counts: np.ndarray) -> Curve:
-    """Return the mean and interval of summed values (row 0) and draws (other rows)."""
+def _mean_curve(sums: np.ndarray, counts: np.ndarray, limits: Limits) -> Curve:
+    """Return the mean and interval, within limits, of summed values (row 0) and draws (other rows)."""
     with np.errstate(invalid="ignore", divide="ignore"):
         values = sums / counts
-    low, high = interval(values[0], values[1:])
+    low, high = interval(values[0], values[1:], limits)
     return Curve(values[0], low, high)
 
 
