@@ -113,6 +113,27 @@ def test_a_method_that_comes_back_to_a_past_site_is_stopped():
         world.teach(order()[1:2])
 
 
+@dataclass(frozen=True)
+class Everybody(Method):
+    """Trains on all rows of the bank, of sites to come as well."""
+
+    name: ClassVar[str] = "everybody"
+
+    def rows(self, lane, site):
+        return torch.arange(len(site.bank))
+
+
+def test_a_method_that_trains_on_other_sites_is_stopped():
+    world = World.of("finetune", training=QUICK)
+    world.teach(order()[:1])  # puts the first site into the bank
+    world.learner = Learner(Everybody(), world.learner.model)
+    words = (
+        r"'everybody' takes \d+ real subjects in 'rows' that are neither of this site"
+    )
+    with pytest.raises(SealedError, match=words):
+        world.teach(order()[1:2])
+
+
 def test_only_real_rows_count_as_hoarding():
     bank = Bank()
     real = make_sites(cohort(), 0)[order()[0]].train

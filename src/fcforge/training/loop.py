@@ -5,11 +5,12 @@ all lanes that learn the same site after the same number of sites. On a CPU a gr
 the same code runs without ``vmap``.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fcforge.core.errors import SealedError
 from fcforge.core.spec import Training
@@ -17,7 +18,7 @@ from fcforge.core.training_log import SiteLog
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.nn.adam import Adam
 from fcforge.nn.tensors import Params
-from fcforge.replay.bank import Bank
+from fcforge.replay.bank import Bank, SiteView
 from fcforge.replay.state import rows_of
 from fcforge.training.checkpoint import BestEpoch
 from fcforge.training.lanes import Job, stack, unstack
@@ -172,7 +173,10 @@ def begin_site(learner: Learner, job: Job, *, wanted: bool = True) -> Job:
         Whether the model after this site will be evaluated.
     """
     job.site.wanted = wanted
-    lane = learner.method.begin_site(learner.model, job.lane, job.site)
+    method, site = learner.method, job.site
+    lane = method.begin_site(learner.model, job.lane, site)
+    taken = {"rows": method.rows(lane, site), **rows_of(lane.state)}
+    check_reach(method, job.lane, site, taken)
     return job._replace(lane=lane)
 
 
@@ -181,10 +185,44 @@ def end_site(learner: Learner, job: Job, lane: Lane) -> Lane:
     site = job.site
     site.rng = job.rng("end")
     ended = learner.method.end_site(learner.model, lane, site)
+    check_reach(learner.method, lane, site, rows_of(ended.state))
     # under the leak `context_on_test` real subjects are kept on purpose
     if site.leaked is None:
         check_kept(learner.method, ended, site.bank, site.name)
     return ended
+
+
+def check_reach(
+    method: Method, before: Lane, site: SiteView, taken: Mapping[str, Tensor]
+) -> None:
+    """Raise `SealedError` if a method takes real subjects of another site than the open one.
+
+    It may take synthetic and public subjects, and those that its state held before.
+
+    Parameters
+    ----------
+    method : Method
+    before : Lane
+        The lane before the hook that took the subjects.
+    site : SiteView
+        The open site.
+    taken : mapping of str to Tensor
+        Bank rows by the name of what holds them.
+    """
+    groups = [site.rows, *rows_of(before.state).values()]
+    groups += [] if site.public is None else [site.public.rows]
+    groups += [] if site.leaked is None else [site.leaked]
+    allowed = torch.cat([rows.flatten() for rows in groups])
+    for name, rows in taken.items():
+        others = rows[~torch.isin(rows, allowed)]
+        real = site.bank.real_rows(others[others >= 0])
+        if len(real):
+            raise SealedError(
+                f"method '{method.name}' takes {len(real)} real subjects in '{name}' that are neither "
+                "of this site nor kept before.",
+                where=f"site '{site.name}'",
+                do="Take rows from site.rows, site.synthetic(n) and the method's own state alone.",
+            )
 
 
 def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
