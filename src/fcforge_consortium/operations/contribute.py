@@ -58,6 +58,7 @@ def contribute(
     for aggregator in before.root.policy.aggregators:
         message = f"the card of aggregator '{aggregator.name}' in the base model"
         trust.keyring.require_valid(aggregator.key, message, aggregator.name)
+        trust.keyring.require_owner(aggregator.key, message, aggregator.name)
     before.require_same_signing(key is not None)
     people = people_for(before, request, request.site)
     agree(before)

@@ -163,6 +163,28 @@ class Keyring(Closed):
                 "(`fcforge consortium keys add`).",
             )
 
+    def require_owner(self, key: str, title: str, name: str) -> None:
+        """Raise `ExchangeError` for a key that the keyring knows under another name.
+
+        Otherwise a hospital whose key is known could pose as one whose key is not.
+
+        Parameters
+        ----------
+        key : str
+            Key of the signature, or of an aggregator; empty without one.
+        title : str
+            Title of the record or card, for error messages.
+        name : str
+            Its author.
+        """
+        owner = self.names.get(key, name)
+        if owner != name:
+            raise ExchangeError(
+                f"{title} is by {name!a}, but your keyring knows key {key[:16]} as that of '{owner}'.",
+                do=f"Ask '{owner}' whether it writes its name so. A key has the name of its site in "
+                "the keyring.",
+            )
+
     def label(self, key: str) -> str:
         """Return the first digits of a key and its owner, if known.
 

@@ -66,7 +66,10 @@ class Trust:
             Keys of the record's author, first to last, as its rotations connect them.
         """
         key = record.key
-        self.keyring.require_valid(key, f"the {record.title}", record.site, line)
+        title = f"the {record.title}"
+        self.keyring.require_valid(key, title, record.site, line)
+        if record.kind != "base_model":  # its author is not a site
+            self.keyring.require_owner(key, title, record.site)
         if record.is_root and not key:
             return
         if self.keys and set(self.keys).isdisjoint(around(key, line)):

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from exchange_records import key_of
+from exchange_records import key_of, public_of
 from small_exchange import data_file, people, request, sites, start
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
@@ -336,10 +336,15 @@ def test_nothing_is_given_to_aggregators_whose_names_are_known_with_other_keys(
     )
     state = save(start(aggregators=cards), tmp_path / "swapped.fcx")
     monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
-    write_keyring(read_keyring().add("University", cards[0].key))
     given = asked(state=state, round="spring", sign=folder / f"{SITE}.pem")
-    with pytest.raises(ExchangeError, match="card of aggregator 'University'"):
-        contribute(given)
+    empty = read_keyring()
+    for name, key, told in (
+        ("University", public_of("else"), "card of aggregator 'University'"),
+        ("Hospital", cards[0].key, "card of aggregator 'Ministry'.* of 'Hospital'"),
+    ):
+        write_keyring(empty.add(name, key))
+        with pytest.raises(ExchangeError, match=told):
+            contribute(given)
     assert not given.ledger.exists()
 
 

@@ -194,6 +194,17 @@ def test_nobody_signs_for_a_site_whose_key_is_known():
             ring.require_valid(C, "it", name)
 
 
+def test_a_known_key_signs_under_no_other_name():
+    """A hospital whose key is known cannot pose as one whose key is not."""
+    trust = Trust(keyring=Keyring().add("NYU", public_of("NYU")))
+    trust.require(record(records.Notice, "NYU", signer="NYU"))
+    trust.require(record(records.BaseModelRecord, "public people", signer="NYU"))
+    trust.require(record(records.Notice, "UM", signer="UM"))
+    for kind in (records.Notice, records.Chain):
+        with pytest.raises(ExchangeError, match=r"by 'UM'.* as that of 'NYU'"):
+            trust.require(record(kind, "UM", signer="NYU"))
+
+
 # -- rotations -----------------------------------------------------------------------------------
 def test_a_rotation_hands_over_and_vouches():
     line = (A, B)
