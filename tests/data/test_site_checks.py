@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fcforge.core.errors import DataError
-from fcforge.data.checks import check_cohort, data_warnings, require_valid
+from fcforge.data.checks import check_cohort, data_warnings, not_positive, require_valid
 from fcforge.data.cohort import Cohort
+from fcforge.data.edges import fc_from_upper
 from fcforge.data.faults import Fault
 from fcforge.data.folder import load_folder
 from fcforge.data.scan_checks import fisher_z
@@ -21,6 +22,8 @@ from fcforge.data.site_checks import (
     site_faults,
 )
 from fcforge.data.splits import make_sites
+from fcforge.estimator.inputs import layout_of
+from fcforge.imaging.series import pearson_fc
 
 PRESETS = ("easy", "realistic", "hard", "hard_shift", "systems")
 
@@ -248,3 +251,41 @@ def test_fisher_z_with_ones_on_the_diagonal_is_a_warning(world):
     assert {f.site for f in faults} == {world.site_names[0]}
     (line,) = data_warnings(wrong)
     assert f"WARNING: {rows.sum()} subjects (" in line
+
+
+def means_of_runs(fc: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return FC of two runs (n, R, R) averaged in Fisher z."""
+    ones = np.eye(fc.shape[1])
+    z = (np.arctanh(fc * (1 - ones)) + np.arctanh(second * (1 - ones))) / 2
+    return (np.tanh(z) + ones).astype(np.float32)
+
+
+def test_means_of_runs_in_fisher_z_are_no_warning():
+    rng = np.random.default_rng(0)
+    mixing = rng.standard_normal((12, 60))
+    runs = [
+        pearson_fc(
+            rng.standard_normal((30, 12)) @ mixing
+            + 1e-3 * rng.standard_normal((30, 60))
+        )
+        for _ in range(20)
+    ]
+    fc = np.stack(runs)
+    mean = means_of_runs(fc[::2], fc[1::2])
+    assert np.linalg.eigvalsh(mean)[:, 0].max() < -0.05  # no correlation matrices
+    assert not_positive(mean) == []
+    edges = mean[:, *np.tril_indices(60, -1)]
+    assert layout_of(edges, "nilearn").order == "nilearn"
+    for wrong in (np.where(fc > 0.4, fc, 0), (fc > 0.4) * 1.0, np.abs(fc)):
+        assert not_positive(wrong) == list(range(20))
+
+
+def test_eigenvalues_of_abide(shared_data):
+    with np.load(shared_data / "abide1_aal116_halves.npz") as halves:
+        first, second = (
+            fc_from_upper(halves[name][:60].astype(float))
+            for name in ("fc_first", "fc_second")
+        )
+    assert not_positive(means_of_runs(first, second)) == []
+    assert not_positive(first) == []
+    assert not_positive(np.where(first > 0.4, first, 0)) == list(range(60))

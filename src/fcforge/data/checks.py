@@ -21,9 +21,10 @@ MIN_PER_SITE = 8  # a smaller site cannot be split in three
 MIN_PER_CLASS = 4
 TOLERANCE = 1e-4  # for symmetry, range and diagonal of a correlation matrix
 SHOWN = 5  # errors that `require_valid` lists
-# Smallest eigenvalue of a correlation matrix; rounding to 16 bits gives -0.002. Fisher z with ones
-# on the diagonal have -0.19 and less, absolute correlations of ABIDE -0.30.
-LOWEST_EIGENVALUE = -0.02
+# Lowest eigenvalue that is accepted, divided by the root of the number of ROIs. Correlations have none
+# below 0; rounding to 16 bits gives -0.002. The mean of two runs in Fisher z has -0.29 or more on
+# ABIDE (116 ROIs), where Fisher z with ones on the diagonal has -0.65 and edges above 0.2 alone -1.2.
+LOWEST_EIGENVALUE = -0.03
 COPY = 0.99999  # edge correlation above which two scans are copies of one file
 NUMBERS = ("age", "mean_fd")  # covariates that must be numbers
 GIVE_KIND = 'give --kind fisher_z (in a config: kind = "fisher_z").'
@@ -31,7 +32,7 @@ NOT_POSITIVE = (
     "FC has negative eigenvalues, so it is no correlation matrix of time series."
 )
 POSITIVE_HINT = (
-    "Fisher z with ones on the diagonal, absolute or thresholded correlations? Give Pearson "
+    "Fisher z with ones on the diagonal, absolute, thresholded or binary correlations? Give Pearson "
     "correlations as they are."
 )
 WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
@@ -142,14 +143,24 @@ def _positive_faults(cohort: Cohort) -> Iterator[Fault]:
         yield Fault("warning", NOT_POSITIVE, POSITIVE_HINT, subject, site)
 
 
+def lowest_eigenvalue(n_rois: int) -> float:
+    """Return the lowest eigenvalue that FC of R ROIs may have, also as the mean of several runs.
+
+    The mean of Fisher z need not be Fisher z of any correlation matrix. What it lacks is like noise,
+    whose eigenvalues grow as the root of R.
+    """
+    return LOWEST_EIGENVALUE * float(np.sqrt(n_rois))
+
+
 def not_positive(fc: np.ndarray) -> list[int]:
-    """Return the places of matrices with an eigenvalue below `LOWEST_EIGENVALUE`; fc is (n, R, R).
+    """Return the places of matrices (n, R, R) with an eigenvalue below `lowest_eigenvalue`.
 
     With fewer than `MIN_ROIS` ROIs none is returned.
     """
     if fc.shape[-1] < MIN_ROIS:
         return []
-    shift = -LOWEST_EIGENVALUE * np.eye(fc.shape[-1])
+    n_rois = fc.shape[-1]
+    shift = -lowest_eigenvalue(n_rois) * np.eye(n_rois)
     places = []
     for place, matrix in enumerate(fc):
         try:

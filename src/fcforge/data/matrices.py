@@ -15,7 +15,7 @@ import numpy as np
 
 from fcforge.core.errors import DataError
 from fcforge.core.options import Kind
-from fcforge.data.checks import TOLERANCE
+from fcforge.data.checks import TOLERANCE, lowest_eigenvalue
 from fcforge.data.edges import rois_of
 from fcforge.imaging.series import pearson_fc
 
@@ -76,16 +76,21 @@ class Layout(NamedTuple):
         diagonal = X[:, rows == cols]
         return any(bool((abs(diagonal - one) <= TOLERANCE).all()) for one in ONES)
 
-    def is_sound(self, X: np.ndarray) -> bool:
+    def is_sound(self, X: np.ndarray, *, averaged: bool = True) -> bool:
         """Return whether edges X (n, p) in this layout make correlation matrices.
 
+        With `averaged` they may also be means of several runs in Fisher z.
+
         A correlation matrix has no negative eigenvalue. With the edges in a wrong order there are
-        large negative ones: -3.7 and below on ABIDE, against -0.002 from rounding. A stored
-        diagonal must hold ones.
+        large negative ones: -3.7 and below on ABIDE, against -0.002 from rounding and -0.29 from
+        means of Fisher z over runs. A stored diagonal must hold ones.
         """
         fc = np.nan_to_num(self.fill(X)).astype(np.float64)
         lowest = np.linalg.eigvalsh(fc)[:, 0]
-        return self.has_ones(X) and bool(np.median(lowest) >= -ROUNDING)
+        limit = -ROUNDING
+        if averaged:
+            limit = min(limit, lowest_eigenvalue(self.n_rois))
+        return self.has_ones(X) and bool(np.median(lowest) >= limit)
 
 
 def rows_as_fc(
@@ -146,7 +151,9 @@ def undo_fisher_z(edges: np.ndarray) -> np.ndarray:
     n_rois = rois_of(edges.shape[1])
     for order in get_args(Order):
         for layout in (Layout(n_rois, order, False), Layout(n_rois - 1, order, True)):
-            if layout.n_rois >= SURE_ROIS and layout.is_sound(edges[:TRIED]):
+            if layout.n_rois < SURE_ROIS:
+                continue
+            if layout.is_sound(edges[:TRIED], averaged=False):
                 raise DataError(
                     "edges make correlation matrices as they are, so they are no Fisher z.",
                     do=f"{ALREADY_FC} apply np.tanh first.",
