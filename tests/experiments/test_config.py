@@ -216,12 +216,12 @@ def test_an_override_is_checked_like_the_file():
         ),
         (
             config(learner=[{"method": "er", "generator": "corr_gauss"}]),
-            "learner 0: method 'er' uses no generator",
+            "learner 1: method 'er' uses no generator",
         ),
         (config(judge={"title": "T"}), "unknown setting 'judge'"),
         (config(learner=[{"method": {"strength": 3}}]), "a method table needs a name"),
         (config(learner=[]), "[[learner]] is missing"),
-        (config(learner=[{"model": "gcn"}]), "learner 0: it names no method"),
+        (config(learner=[{"model": "gcn"}]), "learner 1: it names no method"),
         ({"learner": [{"method": "ewc"}]}, "[dataset]: a dataset table needs a name"),
         (
             config(training={"epochs": 0}),
@@ -293,7 +293,10 @@ def test_two_learners_of_one_name():
 
 def test_a_mistake_names_the_file_and_the_learner():
     text = parse_error(config(learner=[{"method": "ewc"}, {"method": "swc"}]))
-    assert text.startswith("x.toml: learner 1: unknown method 'swc'")
+    assert text.startswith("x.toml: learner 2: unknown method 'swc'")
+    titled = {"method": "swc", "title": "My method"}
+    text = parse_error(config(learner=[{"method": "ewc"}, titled]))
+    assert text.startswith("x.toml: learner 2 'My method': unknown method 'swc'")
 
 
 def test_dates_are_no_settings(tmp_path):

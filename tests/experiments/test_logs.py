@@ -1,6 +1,7 @@
 """Logs of whole runs: each (run, site) once, also after a kill; numbers as without a log."""
 
 import csv
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -150,11 +151,14 @@ def test_steps_go_on_from_site_to_site():
 
 
 def test_folders_of_different_runs_differ(tmp_path):
-    names = ["a/b", "a_b", "a%2Fb", "..", ".", "", "A>B", "ü", "x" * 300, "x" * 301]
+    names = ["a/b", "a_b", "a%2Fb", "..", ".", "", "A>B", "A~B", "ü", "x" * 300]
+    names += ["x" * 301, "a.", "a ", "con", "NUL.x", "console", 'a:"*?|<b']
     made = [folder_name(name) for name in names]
     assert len(set(made)) == len(names)
     for name in made:
         (tmp_path / name).mkdir()
+        assert not re.search(r'[<>:"/\\|?*]|[. ]$', name)  # as Windows wants it
+        assert name.split(".")[0].upper() not in ("CON", "NUL")
     learner = LearnerSpec(Component("finetune"), Component("gcn"), title="../../up")
     spec = replace(run_spec(learner_spec("finetune")), learner=learner)
     one = next(logged_sites(plan_of(spec)))

@@ -83,7 +83,7 @@ def test_only_the_last_networks_are_kept_and_change_no_number(tmp_path):
         assert (store.folder(one) / NETWORK).is_file() == (one == key)
     export_networks(store, plan)
     (path,) = (store.root / "networks").rglob("*.safetensors")
-    assert path.stem == ">".join(order()[:3])
+    assert path.stem == "~".join(order()[:3])
     assert load_network(path).order == order()[:3]
     assert without_network(store, plan) == 0
     assert without_network(Store(tmp_path / "plain"), plan) == 1

@@ -199,6 +199,9 @@ def _rank(row: Row) -> tuple[float, str]:
 def results_frame(results: RunResults, **options: Any) -> "pd.DataFrame":
     """Return the table as a DataFrame, one row per learner; options are those of `results_rows`.
 
+    Results do not say what a method keeps: the column ``keeps`` is "not stated" without the option `keeps`,
+    which `fcforge.experiments.collect.kept_by` reads from a run folder.
+
     Every column of `columns_of` gives four: the mean over orders and seeds under its own key,
     and ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval over subjects).
     """

@@ -492,8 +492,8 @@ def _learners(
             _check(Component(name, params), kind, known, where)
     rows = []
     folder = path.resolve().parent
-    for i, table in enumerate(tables.learner):
-        place = f"{path}: learner {i}"
+    for number, table in enumerate(tables.learner, start=1):
+        place = f"{path}: learner {number}{_title_of(table)}"
         _refuse_former_word(table, place)
         for name in _code_of(table, tables.learner_defaults):
             allow_module(name, folder, place, allow_code)
@@ -506,6 +506,12 @@ def _learners(
     wanted = tables.learners or titles
     check_names("learner", wanted, titles, where=str(path))
     return tuple(row for row in rows if row.title in wanted)
+
+
+def _title_of(table: Mapping[str, Any]) -> str:
+    """Return the title of a row of learners in quotes, after a space; empty if it has none."""
+    title = table.get("title")
+    return f" '{title}'" if isinstance(title, str) else ""
 
 
 def _code_of(table: Mapping[str, Any], defaults: LearnerDefaults) -> list[str]:

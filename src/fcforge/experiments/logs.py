@@ -140,6 +140,12 @@ def write_tensorboard(store: Store, plan: Plan) -> None:
             write_bytes(path, event_file(scalars(one, entries), time.time()))
 
 
+UNSAFE = re.compile(
+    r"[^\w >()+=,.-]|^\.+|[. ]+$|^$|^(?:con|prn|aux|nul|com\d|lpt\d)(?=\.|$)",
+    re.IGNORECASE,
+)
+
+
 def event_path(folder: Path, one: LoggedSite) -> Path:
     """Return the event file of a run at a site.
 
@@ -155,17 +161,17 @@ def event_path(folder: Path, one: LoggedSite) -> Path:
 def folder_name(text: str) -> str:
     """Return the name of a folder for any text; different texts have different names.
 
-    Characters outside a safe set, full stops at the beginning and an empty text (as %00) are percent-encoded.
-    A name that is too long is cut and ends with a digest of the text.
+    A ``>`` between two sites becomes ``~``. Percent-encoded are other characters outside a safe set, full
+    stops at the beginning, full stops and spaces at the end, an empty text (as %00) and the device names of
+    Windows, which cannot hold such names. A name that is too long is cut and ends with a digest of the text.
 
     Examples
     --------
     >>> folder_name("NYU>A/B"), folder_name(".."), folder_name("é 100 %")
-    ('NYU>A%2FB', '%2E%2E', 'é 100 %25')
+    ('NYU~A%2FB', '%2E%2E', 'é 100 %25')
     """
-    encoded = re.sub(
-        r"[^\w >()+=,.-]|^\.+|^$", lambda m: "".join(map(_code, m[0] or "\0")), text
-    )
+    encoded = re.sub(UNSAFE, lambda m: "".join(map(_code, m[0] or "\0")), text)
+    encoded = encoded.replace(">", "~")  # an own ~ of the text is %7E
     if len(encoded.encode()) <= LONGEST:
         return encoded
     return f"{encoded[:40]}...{digest([text])}"
