@@ -22,17 +22,20 @@ from paper_tables import (
     KEYS,
     Finished,
     Runs,
+    corrected,
+    difference_text,
     differences,
     grid,
     markdown,
     numbers,
+    p_text,
     studies,
 )
 from scipy.stats import t
 from scores import read_table
 
 from fcforge.core.estimate import Estimate
-from fcforge.core.formatting import number, p_value, with_interval
+from fcforge.core.formatting import number, with_interval
 from fcforge.core.result import RunResult
 from fcforge.evaluation.columns import NUMBER_COLUMNS, columns_of
 from fcforge.evaluation.comparison import Comparer, Comparison
@@ -47,15 +50,17 @@ MAJORITY = ("majority class", "majority class of each site")
 HIDDEN = ("render", "pages", "results", "n_draws", "use")
 PORTRAITS = "_portraits"  # ends the name of a file with typical FC matrices
 OWN = "AAA, own threshold"
+LEVEL = 0.05  # of a corrected p-value
 COLUMN_KEYS = {c.title: c.key for c in NUMBER_COLUMNS} | KEYS
 
 
 def with_own_threshold(run: RunResult) -> RunResult:
     """Return a run whose scores are cut at each site's own threshold instead of one half.
 
-    The threshold of a site and stage is the one at which the share of subjects called patients
-    equals the share of patients among the site's training subjects. It uses no test label. The
-    order of scores, and so AUROC, stays.
+    The threshold of a site and stage is the one at which the share of test subjects called patients
+    equals the share of patients among the site's training subjects. It uses no test label, but the
+    scores of all test subjects of the site at once (it is transductive). The order of scores, and so
+    AUROC, stays.
     """
     scores = {}
     for site, values in run.scores.items():
@@ -99,6 +104,10 @@ class Pages:
 
     @cached_property
     def _differences(self) -> dict[tuple[str, str, str], Comparison]:
+        return {}
+
+    @cached_property
+    def _p(self) -> dict[tuple[str, str], dict[str, Comparison]]:
         return {}
 
     def have(self, *names: str) -> bool:
@@ -151,22 +160,57 @@ class Pages:
         key = COLUMN_KEYS[column.removesuffix(", own threshold")]
         return number(table.rows[learner].estimates[key].value)
 
+    def with_interval(self, name: str, learner: str, column: str = "AAA") -> str:
+        """Return one number of a learner with its 95 % interval."""
+        e = self._estimate(name, learner, column)
+        return with_interval(e.value, e.low, e.high)
+
+    def beside(
+        self, name: str, learner: str, printed: float, column: str = "AAA"
+    ) -> str:
+        """Return "lower here", "higher here" or "agrees": ours beside a number of the paper."""
+        e = self._estimate(name, learner, column)
+        if e.low <= printed <= e.high:
+            return "agrees"
+        return "lower here" if e.high < printed else "higher here"
+
+    def lower(self, name: str, one: str, other: str) -> bool:
+        """Return whether one learner has a smaller AAA than another, whatever the intervals."""
+        return (
+            self._estimate(name, one, "AAA").value
+            < self._estimate(name, other, "AAA").value
+        )
+
+    def holds_guessing(self, name: str, learner: str) -> bool:
+        """Return whether the interval of a learner's AAA holds that of naming each site's majority."""
+        guessing = self._estimate(name, MAJORITY[1], "AAA").value
+        return self._estimate(name, learner, "AAA").low <= guessing
+
+    def _estimate(self, name: str, learner: str, column: str) -> Estimate:
+        return self.table_of(name).rows[learner].estimates[COLUMN_KEYS[column]]
+
     def by_threshold(self, name: str, one: str, other: str) -> str:
         """Return how much smaller a gain in AAA is once each site has its own threshold."""
         found = self._threshold_part(name, one, other)
-        low, high = number(found.low, sign=True), number(found.high, sign=True)
-        return f"{number(found.value, sign=True)} [{low}, {high}]"
+        return difference_text(found.value, found.low, found.high)
 
     def explained(self, name: str, one: str, other: str) -> str:
-        """Return whether the threshold explains a gain in AAA, and what is left of it."""
+        """Return whether the threshold explains a gain in AAA, and what may be left of it.
+
+        "yes" needs that something is forgotten: that the interval of the other learner's corrected
+        FM lies above zero.
+        """
         if self._threshold_part(name, one, other).low <= 0:
             return "not established"
         left = self.verdict(name, one, other, "own")
-        return {
-            "is above": "in part",
-            "cannot be told from": "yes, nothing beyond chance is left",
-            "is below": "yes, and the rest is a loss",
-        }[left]
+        if left == "is above":
+            return "in part"
+        if left == "is below":
+            return "yes, and the rest is a loss"
+        forgets = self._estimate(name, other, "FM unb.").low > 0
+        high = number(self._compared(name, one, other, "own").high)
+        first = "yes" if forgets else "little forgotten, little to gain"
+        return f"{first}; with own thresholds a gain above {high} is unlikely"
 
     def _threshold_part(self, name: str, one: str, other: str) -> Estimate:
         tables = self.table_of(name), self._with_own(name)
@@ -199,6 +243,69 @@ class Pages:
         """Return a paired difference with its interval; metric "accuracy", "auroc" or "own"."""
         return _interval(self._compared(name, one, other, metric))
 
+    def gap(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
+        """Return a paired difference without its interval."""
+        return number(self._compared(name, one, other, metric).difference, sign=True)
+
+    def reach(self, tables: Sequence[str], one: str, other: str) -> str:
+        """Return where the intervals of a difference in AAA lie, as a part of a sentence."""
+        verdicts = [self.verdict(t, one, other) for t in tables]
+        n_zero = verdicts.count("cannot be told from")
+        if n_zero == len(verdicts):
+            return "with intervals that reach zero"
+        return f"with {n_zero} of {len(verdicts)} intervals that reach zero"
+
+    def loss_below(self, name: str, one: str, other: str) -> str:
+        """Return the largest loss in AAA of one learner against another that its interval holds."""
+        return number(max(-self._compared(name, one, other).low, 0.0))
+
+    def p(self, name: str, one: str, reference: str) -> str:
+        """Return "p 0.331": of one learner minus another, corrected for all learners of the table."""
+        return f"p {p_text(self._corrected(name, reference)[one])}"
+
+    def established(self, name: str, one: str, reference: str) -> bool:
+        """Return whether a gain's interval lies above zero and its corrected p is below 0.05."""
+        gains = self.verdict(name, one, reference) == "is above"
+        return gains and self._corrected(name, reference)[one].p_holm < LEVEL
+
+    def _corrected(self, name: str, reference: str) -> dict[str, Comparison]:
+        if (name, reference) not in self._p:
+            groups = self.table_of(name).groups
+            self._p[name, reference] = corrected(groups, reference)
+        return self._p[name, reference]
+
+    def on_both(
+        self,
+        tables: Mapping[str, str],
+        one: str,
+        other: str,
+        words: str = "",
+        metric: str = "accuracy",
+    ) -> str:
+        """Return a sentence part on two data sets: the verdicts, and the differences in brackets.
+
+        Parameters
+        ----------
+        tables : mapping
+            Table by the name of its data set.
+        one, other : str
+            Learners.
+        words : str
+            What the sentence calls the other learner.
+        metric : str
+            As in `difference`.
+        """
+        words = words or in_sentence(other)
+        verdicts = {k: self.verdict(t, one, other, metric) for k, t in tables.items()}
+        gaps = {k: self.difference(t, one, other, metric) for k, t in tables.items()}
+        if len({*verdicts.values()}) > 1:
+            parts = [f"{verdicts[k]} {words} on the {k} ({gaps[k]})" for k in tables]
+            return " and ".join(parts)
+        verdict = next(iter(verdicts.values()))
+        sets = "on either set" if verdict == "cannot be told from" else "on both sets"
+        shown = "; ".join(f"{k}: {gap}" for k, gap in gaps.items())
+        return f"{verdict} {words} {sets} ({shown})"
+
     def verdict(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
         """Return "is above", "is below" or "cannot be told from"."""
         results = self._compared(name, one, other, metric)
@@ -219,6 +326,14 @@ class Pages:
             if self.verdict(name, k, reference) != "cannot be told from"
         ]
         return f"{len(apart)} of {len(learners)}"
+
+    def holds(self, name: str, one: str, other: str) -> str:
+        """Return "holds", "not shown" or "the reverse" for the claim that one is above the other."""
+        return {
+            "is above": "holds",
+            "cannot be told from": "not shown",
+            "is below": "the reverse",
+        }[self.verdict(name, one, other)]
 
     def spread(self, name: str, learners: Sequence[str]) -> str:
         """Return the smallest and largest AAA of some learners, e.g. ".593 to .605"."""
@@ -261,9 +376,12 @@ class Pages:
     def minus(
         self, name: str, references: Sequence[str], learners: Sequence[str] = ()
     ) -> str:
-        """Return AAA of learners minus some references, with p-values after Holm's correction."""
+        """Return AAA of learners minus some references, with p-values after Holm's correction.
+
+        Without `learners` these are all learners of the table, references too.
+        """
         groups = self.table_of(name).groups
-        asked = list(learners) or [k for k in groups if k not in references]
+        asked = list(learners) or [k for k in groups if [k] != list(references)]
         columns = []
         for reference in references:
             pairs = {k: (groups[k], groups[reference]) for k in asked if k != reference}
@@ -547,13 +665,8 @@ def in_sentence(learner: str) -> str:
 
 
 def _interval(results: Comparison) -> str:
-    low, high = number(results.low, sign=True), number(results.high, sign=True)
-    return f"{number(results.difference, sign=True)} [{low}, {high}]"
+    return difference_text(results.difference, results.low, results.high)
 
 
 def _cells(results: Comparison | None) -> list[str]:
-    return (
-        ["", ""]
-        if results is None
-        else [_interval(results), p_value(results.p_holm, results.holm_at_floor)]
-    )
+    return ["", ""] if results is None else [_interval(results), p_text(results)]

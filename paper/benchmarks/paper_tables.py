@@ -106,6 +106,37 @@ def differences(
     return dict(zip(pairs, holm(made), strict=True))
 
 
+def corrected(groups: Mapping[str, Runs], reference: str) -> dict[str, Comparison]:
+    """Return every learner minus a reference: p-values alone, corrected for all of them (Holm).
+
+    They are those of `differences` with all learners of a table; differences and intervals are NaN.
+    """
+    asked = [k for k in groups if k != reference]
+    good = {k: [r for r in runs if finite(r)] for k, runs in groups.items()}
+    values = exchanged.p_values([(good[k], good[reference]) for k in asked])
+    n, nan = exchanged.N_PERMUTATIONS, math.nan
+    family = holm([Comparison(nan, nan, nan, p, n_draws=n) for p in values])
+    return dict(zip(asked, family, strict=True))
+
+
+def p_text(c: Comparison) -> str:
+    """Return the corrected p-value of a comparison as text."""
+    return p_value(c.p_holm, c.holm_at_floor)
+
+
+def difference_text(value: float, low: float, high: float) -> str:
+    """Return a difference with its interval; the sign of a bound near zero can be read.
+
+    A bound that three digits round to zero has as many digits as show its sign, at most six.
+    """
+    return f"{number(value, sign=True)} [{_bound(low)}, {_bound(high)}]"
+
+
+def _bound(value: float) -> str:
+    texts = [number(value, digits, sign=True) for digits in range(3, 7)]
+    return next((t for t in texts if re.search("[1-9]", t)), texts[0])
+
+
 KEYS = {
     "AAA": "aaa",
     "final accuracy": "acc",
@@ -120,7 +151,9 @@ KEYS = {
 
 
 def two_sets(name: str, rest: str, results: Found) -> str:
-    """Return a table of some learners on two data sets: AAA, FOR, and AAA minus a reference.
+    """Return a table of some learners on two data sets: AAA, and AAA minus a reference.
+
+    p-values are corrected for all learners of the table that is read, shown or not, as on its page.
 
     Parameters
     ----------
@@ -134,25 +167,26 @@ def two_sets(name: str, rest: str, results: Found) -> str:
     other, reference, *asked = split(rest, ";")
     tables = [results[name], results[other]]
     learners = dict(tuple(map(str.strip, text.split("="))) for text in asked)
+    compared = [k for k in learners if k != reference]
     changes = []
     for table in tables:
-        runs = {k: table.groups[k] for k in learners if k != reference}
-        pairs = {
-            k: (runs_of_learner, table.groups[reference])
-            for k, runs_of_learner in runs.items()
-        }
-        changes.append({k: _compared(d)[0] for k, d in differences(pairs).items()})
+        base = table.groups[reference]
+        found = differences({k: (table.groups[k], base) for k in compared})
+        p = corrected(table.groups, reference)
+        changes.append({k: [_difference(d), p_text(p[k])] for k, d in found.items()})
     lines = []
     for learner, keeps in learners.items():
         cells = []
         for table, change in zip(tables, changes, strict=True):
-            estimates = table.rows[learner].estimates
-            values = [number(estimates[k].value) for k in ("aaa", "for_literal")]
-            cells += [*values, change.get(learner, "")]
+            aaa = number(table.rows[learner].estimates["aaa"].value)
+            cells += [aaa, *change.get(learner, ["", ""])]
         lines.append([learner, keeps, *cells])
-    heads = ["AAA", "FOR", f"AAA minus {reference.lower()} [95 %]"]
-    sizes = [f"{head}, {n}" for n in ("529", "444") for head in heads]
-    return markdown(["learner", "keeps of earlier hospitals", *sizes], lines)
+    heads = [
+        f"{head}, {n}"
+        for n in ("529", "444")
+        for head in ("AAA", f"minus {reference.lower()} [95 %]", "p (Holm)")
+    ]
+    return markdown(["learner", "keeps of earlier hospitals", *heads], lines)
 
 
 def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -179,14 +213,8 @@ def _cell(e: Estimate, interval: bool) -> str:
     return with_interval(e.value, e.low, e.high) if interval else number(e.value)
 
 
-def _compared(d: Comparison | None) -> list[str]:
-    if d is None:
-        return ["", ""]
-    low, high = number(d.low, sign=True), number(d.high, sign=True)
-    return [
-        f"{number(d.difference, sign=True)} [{low}, {high}]",
-        p_value(d.p_holm, d.holm_at_floor),
-    ]
+def _difference(d: Comparison) -> str:
+    return difference_text(d.difference, d.low, d.high)
 
 
 NONE = "–"

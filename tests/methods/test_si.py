@@ -1,11 +1,13 @@
 """SI against numbers worked out by hand."""
 
+from dataclasses import replace
+
 import torch
 
 from fcforge.core.component import Component
 from fcforge.methods import Lane, make_method
 from fcforge.replay.state import named
-from small_world import World, make_model, order
+from small_world import TRAINING, World, make_model, order
 
 
 def test_si_path_integral_by_hand():
@@ -39,3 +41,17 @@ def test_si_importance_is_never_negative_and_uses_the_unregularised_gradient():
     held = World.of("si", {"strength": 1e4}).teach(order()[:1])
     a, b = (w.lane.state.importance["conv0.weight"] for w in (free, held))
     assert torch.equal(a, b)
+
+
+def test_si_holds_a_linear_model_if_its_strength_is_large():
+    """Its importances are tiny: the default strength hardly acts on it, a large one does."""
+    long = replace(TRAINING, epochs=40)
+    first = World.of("si", model="linear", training=long).teach(order()[:1]).lane.params
+    moved = {}
+    for strength in (0.0, 1.0, 1e6):
+        settings = {"strength": strength}
+        world = World.of("si", settings, model="linear", training=long)
+        after = world.teach(order()[:2]).lane.params
+        moved[strength] = sum((after[k] - first[k]).norm() for k in first)
+    assert moved[1.0] < moved[0.0]
+    assert moved[1e6] < 0.5 * moved[0.0]

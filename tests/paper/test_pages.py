@@ -10,6 +10,7 @@ from pages import Pages, cut_at_share, in_sentence, printed, with_own_threshold
 from paper_tables import Finished
 
 import fake_runs
+from fcforge.evaluation.comparison import Comparison
 from fcforge.evaluation.forgetting import summary
 
 ROWS = {"Fine-tuning": 0.4, "ER": 1.0, "FORGE": 1.4}
@@ -54,8 +55,40 @@ def test_words_follow_the_interval(few):
     found = few._compared("t", "FORGE", "Fine-tuning")
     expected = "is above" if found.low > 0 else "cannot be told from"
     assert text.startswith(f"FORGE {expected} fine-tuning (+")
+    assert few.holds("t", "FORGE", "FORGE") == "not shown"
+    assert not few.established("t", "Fine-tuning", "FORGE")
+    p = few.minus("t", ["Fine-tuning"]).splitlines()[-1].split(" | ")[-1].strip(" |")
+    assert few.p("t", "FORGE", "Fine-tuning") == f"p {p}"
     assert few.best("t") in ROWS
     assert in_sentence("ER") == "ER"
+
+
+def test_verdicts_on_two_sets_are_joined_where_they_agree(few):
+    two = {"529": "t", "444": "t"}
+    text = few.on_both(two, "FORGE", "FORGE", "itself")
+    assert text == (
+        "cannot be told from itself on either set "
+        "(529: 0.000 [0.000, 0.000]; 444: 0.000 [0.000, 0.000])"
+    )
+    few._tables["u"] = few._tables["t"]
+    few._differences["u", "FORGE minus ER", "accuracy"] = Comparison(0.1, 0.05, 0.2, 0)
+    few._differences["t", "FORGE minus ER", "accuracy"] = Comparison(0.0, -0.1, 0.1, 1)
+    assert few.on_both({"529": "t", "444": "u"}, "FORGE", "ER") == (
+        "cannot be told from ER on the 529 (0.000 [\N{MINUS SIGN}0.100, +0.100]) "
+        "and is above ER on the 444 (+0.100 [+0.050, +0.200])"
+    )
+    assert few.reach("tt", "FORGE", "ER") == "with intervals that reach zero"
+    assert few.reach("tu", "FORGE", "ER") == "with 1 of 2 intervals that reach zero"
+    assert few.loss_below("t", "FORGE", "ER") == "0.100"
+    assert few.loss_below("u", "FORGE", "ER") == "0.000"
+
+
+def test_ours_beside_a_printed_number(few):
+    assert few.beside("t", "ER", 1.1) == "lower here"
+    assert few.beside("t", "ER", -1.0) == "higher here"
+    assert few.beside("t", "ER", few._estimate("t", "ER", "AAA").value) == "agrees"
+    assert few.lower("t", "Fine-tuning", "FORGE")
+    assert not few.holds_guessing("t", "FORGE")
 
 
 def test_tables_hold_every_learner_and_the_papers_number(few):
@@ -100,7 +133,13 @@ def test_what_a_gain_consists_of(few):
     table, told = few._tables["t"]
     better = table.groups["FORGE"]
     shifted = [
-        pages.replace(r, scores={s: 0.3 + 0.7 * p for s, p in r.scores.items()})
+        pages.replace(
+            r,
+            scores={s: 0.3 + 0.7 * p for s, p in r.scores.items()},
+            spec=pages.replace(
+                r.spec, learner=pages.replace(r.spec.learner, title="Fine-tuning")
+            ),
+        )
         for r in better
     ]
     groups = {"FORGE": better, "Fine-tuning": shifted}
@@ -108,7 +147,10 @@ def test_what_a_gain_consists_of(few):
     whole = few.difference("t", "FORGE", "Fine-tuning")
     assert whole.startswith("+")
     assert few.by_threshold("t", "FORGE", "Fine-tuning") == whole
-    assert few.explained("t", "FORGE", "Fine-tuning").startswith("yes, nothing")
+    text = few.explained("t", "FORGE", "Fine-tuning")
+    forgets = few._estimate("t", "Fine-tuning", "FM unb.").low > 0
+    assert text.startswith("yes" if forgets else "little forgotten")
+    assert text.endswith("with own thresholds a gain above 0.000 is unlikely")
     assert few.explained("t", "Fine-tuning", "FORGE") == "not established"
 
 
@@ -150,7 +192,19 @@ def test_the_words_of_the_first_page_hold():
         # the GCN hardly learns, the linear model does
         assert aaa(gcn, "Joint") - aaa(gcn, majority) < 0.07
         assert aaa(linear, "Cumulative") - aaa(gcn, "Cumulative") > 0.03
-        # "keeps what training on everybody's scans has"
+        # "nothing is seen to be lost": README and landing page
         assert stored.verdict(linear, "FORGE", "Cumulative") == "cannot be told from"
-        # "what it repairs is the decision threshold"
-        assert stored.explained(linear, "FORGE", "Fine-tuning").startswith("yes")
+        # "a gain of about one point, with intervals that reach zero"
+        gain = stored._compared(linear, "FORGE", "Fine-tuning")
+        assert gain.low <= 0 <= gain.high
+        assert 0.005 < gain.difference < 0.02
+        # "what it may gain is explained by where the cut lies", "does not surpass"
+        part = stored._threshold_part(linear, "FORGE", "Fine-tuning")
+        assert part.low > 0
+        for metric in ("own", "auroc"):
+            verdict = stored.verdict(linear, "FORGE", "Fine-tuning", metric)
+            assert verdict != "is above"
+        # "SI's strength acts too weakly to differ from fine-tuning"
+        assert abs(stored._compared(linear, "SI", "Fine-tuning").difference) < 0.0005
+        # "in AUROC clearly"
+        assert stored._estimate(linear, "Joint", "AUROC").low > 0.6

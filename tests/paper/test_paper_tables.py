@@ -45,9 +45,27 @@ def test_two_data_sets_stand_side_by_side():
     for k, name in ((2, "a"), (5, "b")):
         assert er[k] == aaa(found[name].groups["ER"])
         assert base[k] == aaa(found[name].groups["Fine-tuning"])
-        gap = float(er[k + 2].split(" [")[0])
+        gap = float(er[k + 1].split(" [")[0])
         assert gap == pytest.approx(float(er[k]) - float(base[k]), abs=0.0011)
-        assert base[k + 2] == ""
+        assert base[k + 1] == base[k + 2] == ""
+        groups = found[name].groups
+        p = paper_tables.differences({"ER": (groups["ER"], groups["Fine-tuning"])})
+        assert er[k + 2] == paper_tables.p_text(p["ER"])
+
+
+def test_p_values_are_corrected_for_all_learners_of_a_table():
+    groups = finished(a=(0.4, "finetune"), b=(0.5, "er"), c=(0.9, "er")).groups
+    pairs = {k: (groups[k], groups["a"]) for k in ("b", "c")}
+    expected = {k: d.p_holm for k, d in paper_tables.differences(pairs).items()}
+    family = paper_tables.corrected(groups, "a")
+    assert {k: c.p_holm for k, c in family.items()} == expected
+
+
+def test_the_sign_of_a_bound_near_zero_can_be_read():
+    text = paper_tables.difference_text
+    assert text(0.01, -0.00032, 0.0194) == "+0.010 [\N{MINUS SIGN}0.0003, +0.019]"
+    assert text(0.01, 0.00001, 0.0194) == "+0.010 [+0.00001, +0.019]"
+    assert text(0.0, 0.0, 0.0) == "0.000 [0.000, 0.000]"
 
 
 def test_a_missing_learner_is_named():

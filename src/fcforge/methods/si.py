@@ -54,7 +54,9 @@ class SI(anchor.Anchored):
 
     Zenke et al. 2017. g is the gradient of the cross-entropy alone, before clipping; the step
     is the one Adam really took. Omega is never negative (Avalanche and Mammoth do not clamp
-    it).
+    it). The importances depend on model and features by orders of magnitude: on a linear model of
+    the matrix logarithm of FC in a simulated world, strengths up to 100 left accuracy as it
+    was, 1e4 changed it a little and 1e6 much.
 
     Parameters
     ----------
