@@ -54,7 +54,8 @@ test = np.arange(len(people)) % 4 == 0
 
 def accuracy(method, model):
     """Return the accuracy at every hospital after the last of them was learned."""
-    learner = ForgeClassifier(method, model=model, generator="corr_gauss", epochs=40)
+    generator = "corr_gauss" if method == "forge" else None
+    learner = ForgeClassifier(method, model=model, generator=generator, epochs=40)
     learner.fit(people.fc[~test], people.y[~test], people.site[~test])
     right = learner.predict(people.fc) == people.y
     return {

@@ -159,6 +159,18 @@ def test_bad_data_in_one_file(spoil, says, tmp_path):
     refused(write(tmp_path, arrays), *says, code=code, data_code=0 if unsplit else code)
 
 
+@pytest.mark.parametrize(("spoil", "site"), [(one_class, "B"), (tiny_site, "C")])
+def test_check_names_the_sites_that_a_run_refuses(spoil, site, tmp_path):
+    arrays = good()
+    spoil(arrays)
+    answer = fcforge("check", write(tmp_path, arrays))
+    assert answer.code == 0
+    last = answer.out.splitlines()[-1]
+    assert last.startswith("ok as public subjects of a base model, 1 warning.")
+    assert last.endswith(f"`fcforge run` refuses these data: {site} cannot be split.")
+    assert "`fcforge run` refuses it. Merge it" in answer.out
+
+
 def test_findings_are_machine_readable(tmp_path):
     arrays = good()
     nan_roi(arrays)

@@ -143,6 +143,7 @@ def test_a_site_returns(subjects) -> None:
     assert model.model_.order == (a, b, f"{a} (visit 2)")
 
 
+@pytest.mark.filterwarnings("ignore:site '.*' has no patients")
 @pytest.mark.parametrize("rows", [[0], [0, 1, 2]])
 def test_too_few_further_subjects_for_a_generator_are_refused(subjects, rows) -> None:
     a, b = dict.fromkeys(subjects[2].tolist())

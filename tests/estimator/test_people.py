@@ -107,6 +107,43 @@ def test_a_class_that_the_site_gives_away_is_a_warning(subjects) -> None:
     assert model._sites_of_class == {0: {"A", "B"}, 1: {"A", "B"}}
 
 
+def test_a_site_of_one_class_is_a_warning(subjects, tmp_path) -> None:
+    fc, y, _ = subjects
+    half = np.where(np.arange(len(y)) < len(y) // 2, "A", "B")
+    keep = (half == "A") | (y == 0)
+    n = int(((half == "B") & keep).sum())
+    words = rf"site 'B' has no patients \({n} controls, 0 patients\)\. The model may learn the site"
+    with pytest.warns(UserWarning, match=words):
+        ForgeClassifier("ridge").fit(fc[keep], y[keep], site=half[keep])
+    a, later = half == "A", (half == "B") & (y == 0)
+    model = ForgeClassifier("ridge").fit(fc[a], y[a], site="A")
+    model.save(tmp_path / "a.safetensors")
+    with pytest.warns(UserWarning, match=words):
+        model.partial_fit(fc[later], y[later], site="B")
+    patients = (half == "B") & (y == 1)
+    model.partial_fit(
+        fc[patients], y[patients], site="B"
+    )  # no warning: now it has both
+    # a loaded model does not know the classes of site A
+    loaded = ForgeClassifier.load(tmp_path / "a.safetensors")
+    loaded.partial_fit(fc[later], y[later], site="A")
+
+
+def test_a_site_for_each_person_is_refused(subjects) -> None:
+    fc, y, _ = subjects
+    with pytest.raises(
+        InputError, match=rf"{len(y)} sites of one person each.*hospital"
+    ):
+        ForgeClassifier("ridge").fit(fc, y, site=np.arange(len(y)))
+
+
+def test_a_generator_without_use_is_a_warning(subjects) -> None:
+    fc, y, _ = subjects
+    words = "generator='corr_gauss' has no effect: method 'er' replays no synthetic subjects"
+    with pytest.warns(UserWarning, match=words):
+        ForgeClassifier("er", generator="corr_gauss", epochs=1).fit(fc, y)
+
+
 def test_a_model_that_calls_all_the_same_says_so(subjects, recwarn) -> None:
     fc, y, _ = subjects
     lazy = ForgeClassifier("finetune", "linear", epochs=1, lr=1e-9)

@@ -320,23 +320,41 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
             yield Fault("error", message, "Name their site.")
         elif message := why_not_splittable(labels, target):
             hint = "Merge it with another site or leave it out."
+            if not to_split:
+                hint = f"`fcforge run` refuses it. {hint}"
             yield Fault(severity, message, hint, site=site)
 
 
 def why_not_splittable(y: np.ndarray, target: Target) -> str:
     """Return why a site with targets `y` cannot be split in three, in words; "" if it can be."""
-    counts = class_counts(y, target)
-    # By the number of outputs: 1 for a number, else the number of classes.
-    known = {1: ("subjects",), 2: ("controls", "patients")}
-    names = known.get(target.outputs, target.classes)
-    sizes = ", ".join(f"{n} {name}" for n, name in zip(counts, names, strict=True))
-    if min(counts) == 0:
-        missing = names[counts.index(0)]
-        return f"has no {missing} ({sizes}), so that only a base model can use it."
-    if len(y) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS:
+    if fault := missing_class(y, target):
+        return f"{fault}, so that only a base model can use it."
+    if len(y) < MIN_PER_SITE or min(class_counts(y, target)) < MIN_PER_CLASS:
         least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class"
-        return f"is too small ({sizes}; at least {least} are needed)."
+        return f"is too small ({_sizes(y, target)}; at least {least} are needed)."
     return ""
+
+
+def missing_class(y: np.ndarray, target: Target) -> str:
+    """Return the class that the targets `y` of a site lack, in words; "" if none is missing."""
+    counts = class_counts(y, target)
+    if min(counts) > 0:
+        return ""
+    missing = _class_names(target)[counts.index(0)]
+    return f"has no {missing} ({_sizes(y, target)})"
+
+
+def _class_names(target: Target) -> tuple[str, ...]:
+    """Return the words for the people of each class, controls first."""
+    # by the number of outputs: 1 for a number, else the number of classes
+    known = {1: ("subjects",), 2: ("controls", "patients")}
+    return known.get(target.outputs, target.classes)
+
+
+def _sizes(y: np.ndarray, target: Target) -> str:
+    """Return the number of people of each class, in words."""
+    pairs = zip(class_counts(y, target), _class_names(target), strict=True)
+    return ", ".join(f"{n} {name}" for n, name in pairs)
 
 
 def without_duplicates(cohort: Cohort) -> tuple[Cohort, list[str]]:

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fcforge.data.checks import class_counts
+from fcforge.data.checks import class_counts, why_not_splittable
 from fcforge.data.cohort import Cohort
 from fcforge.data.faults import Fault, grouped
 
@@ -32,6 +32,16 @@ class Verdict:
     def ok(self) -> bool:
         """Whether the data can be trained on: there is no error among the findings."""
         return not any(f.severity == "error" for f in self.findings)
+
+    @property
+    def unsplittable(self) -> list[str]:
+        """Sites that cannot be split in training, validation and test, so that a run refuses them."""
+        cohort = self.cohort
+        return [
+            site
+            for site in cohort.site_names
+            if why_not_splittable(cohort.y[cohort.site == site], cohort.target)
+        ]
 
     def sites(self) -> dict[str, dict[str, int]]:
         """Return the number of subjects of each site, and of its patients or of each class."""

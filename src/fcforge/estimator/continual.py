@@ -172,9 +172,14 @@ class ContinualEstimator(Fitted, ABC):
         if not first and self._layout is not None and self._layout.order != self.edges:
             message = f"edges changed after the first site: {self.edges!r}, was {self._layout.order!r}."
             raise InputError(message, do=LEARN_ANEW)
+        if first:
+            self._warn_of_unused_generator()
         visits_before = 0 if first else len(self._visits)
         names = people_module.site_names(site, len(X), f"site-{visits_before + 1}")
-        people_module.compare_site_names(names, () if first else self.sites_)
+        sites_before = () if first else self.sites_
+        people_module.compare_site_names(names, sites_before)
+        if site is not None:
+            people_module.refuse_a_site_each(names, sites_before)
         fc, layout = self._as_fc(X, None if first else self._layout)
         columns = people_module.columns_of(covariates, len(X))
         weight = people_module.training_weights(
@@ -197,7 +202,9 @@ class ContinualEstimator(Fitted, ABC):
         hashes = {} if first else self._site_of_scan  # site of each scan by its hash
         sites_of_class = {} if first else self._sites_of_class
         if target.classes:
-            sites_of_class = people_module.warn_of_confounding(subjects, sites_of_class)
+            sites_of_class = people_module.warn_of_confounding(
+                subjects, sites_of_class, sites_before
+            )
         if self.features == "fc":
             hashes = people_module.require_new_people(
                 subjects, hashes, named=site is not None

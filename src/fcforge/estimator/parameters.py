@@ -1,5 +1,6 @@
 """Parameters of the estimators, and the learner that they and their defaults describe."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, NamedTuple, Self
@@ -296,6 +297,16 @@ class LearnerParameters(ReadsFC):
             hint = f"Leave generator out, or choose one of {', '.join(able)}."
             raise ConfigError(message, do=hint)
         return Component(name, dict(self.generator_params or {}))
+
+    def _warn_of_unused_generator(self) -> None:
+        """Warn of a generator that was given and that the method does not use."""
+        method = self._method_name()
+        unused = self.generator is not None and not self._needs_generator(method)
+        if unused and _known(METHODS, method) is not None:
+            message = f"generator={self.generator!r} has no effect"
+            reason = f"method {method!r} replays no synthetic subjects"
+            hint = "Leave generator out, or choose method='forge'."
+            warnings.warn(f"{message}: {reason}. {hint}", stacklevel=5)
 
     def _site_settings(self, target: Target) -> SiteSettings:
         """Return the settings by which the sites of this call are trained."""

@@ -5,14 +5,15 @@ Shapes: n people (rows of X), R ROIs, K classes.
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fcforge.core.errors import FCForgeError
-from fcforge.core.formatting import abbreviated, whole
+from fcforge.core.formatting import abbreviated, counted, whole
 from fcforge.core.names import canonical_name, name_fault, name_shapes, two_spellings
+from fcforge.data.checks import missing_class
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
 from fcforge.data.duplicates import find_duplicates
 from fcforge.data.participants import is_missing, label_of
@@ -200,10 +201,31 @@ def _warn_of_duplicates(subjects: Cohort) -> None:
         warnings.warn(f"{of_one_site[0]}.{more} {DROP} {hint}", stacklevel=6)
 
 
+def refuse_a_site_each(names: np.ndarray, before: Collection[str]) -> None:
+    """Raise `InputError` if every subject of a call is at a new site of its own.
+
+    Parameters
+    ----------
+    names : ndarray of shape (n,)
+        Site of each subject.
+    before : collection of str
+        Sites that were learned before.
+    """
+    n_sites = len(set(names.tolist()))
+    if n_sites == len(names) > 2 and not set(names.tolist()) & set(before):
+        message = f"site names {n_sites} sites of one person each."
+        hint = "Name the hospital of each person, not the person; without site= all are one site."
+        raise InputError(message, do=hint)
+
+
 def warn_of_confounding(
-    subjects: Cohort, sites_of_class: Mapping[int, frozenset[str]]
+    subjects: Cohort,
+    sites_of_class: Mapping[int, frozenset[str]],
+    before: Collection[str],
 ) -> dict[int, frozenset[str]]:
     """Warn of a class whose sites have no other class, so that the site gives the class away.
+
+    If there is none, warn of a site that has one class only.
 
     Parameters
     ----------
@@ -211,6 +233,9 @@ def warn_of_confounding(
         Subjects of a call.
     sites_of_class : mapping of int to frozenset of str
         Sites of each class in earlier calls, by the place of the class in the target.
+    before : collection of str
+        Sites of earlier calls. Those of a loaded model are in no `sites_of_class`; it is not known which
+        classes they have.
 
     Returns
     -------
@@ -231,8 +256,44 @@ def warn_of_confounding(
             warnings.warn(
                 f"{message}: the site gives the class away. {hint}", stacklevel=5
             )
-            break
+            return known
+    unknown = set(before).difference(*sites_of_class.values())
+    _warn_of_single_classes(subjects, known, unknown)
     return known
+
+
+def _warn_of_single_classes(
+    subjects: Cohort,
+    sites_of_class: Mapping[int, frozenset[str]],
+    unknown: Collection[str],
+) -> None:
+    """Warn of the first site of a call that has one class only, and of the number of further ones.
+
+    Parameters
+    ----------
+    subjects : Cohort
+        Subjects of the call.
+    sites_of_class : mapping of int to frozenset of str
+        Sites of each class so far.
+    unknown : collection of str
+        Sites that may have further classes.
+    """
+    single = []
+    for name in subjects.site_names:
+        n_classes = sum(name in sites for sites in sites_of_class.values())
+        if n_classes == 1 and name not in unknown:
+            single.append(name)
+    if not single:
+        return
+    fault = missing_class(subjects.y[subjects.site == single[0]], subjects.target)
+    n_more = len(single) - 1
+    more = (
+        f" {counted(n_more, 'further site')} of this call lack a class, too."
+        if n_more
+        else ""
+    )
+    hint = "The model may learn the site there, not the class: merge it with another site, or leave it out."
+    warnings.warn(f"site '{single[0]}' {fault}.{more} {hint}", stacklevel=6)
 
 
 # -- weights ---------------------------------------------------------------------------------------
@@ -376,7 +437,11 @@ def require_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     """
     if len(known) < 2:
         raise InputError(
-            "Classifier can't train when only one class is present: 1 class."
+            f"y holds one class only, {known[0].item()!r}; a classifier needs two."
+            if len(known)
+            else "y holds no class; a classifier needs two.",
+            do="Add people of another class. A first site of one class needs partial_fit(..., classes=[...]) "
+            "with all classes.",
         )
     if odd := sorted(set(np.unique(labels).tolist()) - set(known.tolist())):
         message = f"y holds {odd[0]!r}, which is neither of {known.tolist()}."

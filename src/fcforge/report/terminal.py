@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from fcforge.core.formatting import counted, duration, memory
+from fcforge.core.formatting import abbreviated, counted, duration, memory
 from fcforge.report.text import printable_lines
 
 if TYPE_CHECKING:
@@ -66,7 +66,12 @@ def check_lines(verdict: "Verdict") -> list[Line]:
         lines.append(Line(f"{fault.severity}: {fault}", COLOURS[fault.severity]))
     numbers = Counter(fault.severity for fault in verdict.complaints)
     summary = [counted(n, severity) for severity, n in numbers.items()]
-    if verdict.ok:
+    if verdict.ok and verdict.unsplittable:
+        sites = abbreviated(verdict.unsplittable)
+        words = ["ok as public subjects of a base model", *summary]
+        refused = f"`fcforge run` refuses these data: {sites} cannot be split."
+        lines.append(Line(f"{', '.join(words)}. {refused}", "yellow"))
+    elif verdict.ok:
         lines.append(Line(", ".join(["ok", *summary]), "green"))
     else:
         lines.append(Line(", ".join([*summary, "nothing would be trained"]), "red"))
