@@ -151,6 +151,22 @@ def test_a_transposed_series_is_told(level, why):
     assert to_fc(series.T, "timeseries").shape == (150, 150)  # the user insists
 
 
+def test_a_small_transposed_series_is_told():
+    for n_volumes, n_rois in ((120, 20), (60, 20), (80, 12)):
+        series = smooth(n_volumes, n_rois)
+        assert looks_transposed(series) == ""
+        assert "smoother along the rows" in looks_transposed(series.T)
+
+
+def test_noise_of_correlated_rois_has_no_direction():
+    rng = np.random.default_rng(0)
+    for n_volumes, n_rois in ((60, 20), (120, 24), (200, 50)):
+        for _ in range(100):
+            shared = rng.normal(size=(n_volumes, 1))
+            series = rng.normal(size=(n_volumes, n_rois)) + shared  # r = 0.5
+            assert looks_transposed(series) == ""
+
+
 @pytest.mark.parametrize("shape", [(150, 20), (20, 150), (20, 60), (300, 116)])
 def test_noise_has_no_direction(shape):
     for seed in range(20):
@@ -169,6 +185,10 @@ def test_real_series_have_a_direction(shared_data):
         assert looks_transposed(series) == "", file
         series = series[:, np.isfinite(series).all(axis=0)]
         assert looks_transposed(series.T) != "", file
+        piece = series[:120, 30:50]
+        if len(piece) == 120:
+            assert looks_transposed(piece) == "", file
+            assert looks_transposed(piece.T) != "", file
 
 
 def conn(path: Path, fc: np.ndarray, names: list[str], extra: int = 0) -> Path:

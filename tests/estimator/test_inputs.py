@@ -6,6 +6,7 @@ import pytest
 import torch
 from sklearn.pipeline import make_pipeline
 
+from fcforge.data.matrices import looks_transposed
 from fcforge.estimator import ForgeClassifier, InputError
 from fcforge.estimator.inputs import layout_of, numbers_as_fc, to_matrices
 
@@ -142,6 +143,20 @@ def test_a_transposed_series_is_told() -> None:
     x = np.cumsum(rng.standard_normal((20, 150, 20)), axis=1)
     with pytest.raises(ValueError, match=r"X\[0\].*transposed"):
         fast().fit(x.transpose(0, 2, 1), np.arange(20) % 2)
+    small = x[:, :100, :15].transpose(0, 2, 1)  # 15 volumes x 100 ROIs, as it seems
+    with pytest.raises(ValueError, match=r"X\[0\].*transposed"):
+        to_matrices(small, "auto")
+    one = [series.T if i == 7 else series for i, series in enumerate(x)]
+    with pytest.raises(ValueError, match=r"X\[7\].*transposed"):
+        to_matrices(one, "auto")
+
+
+def test_one_subject_of_many_may_look_transposed_by_chance() -> None:
+    rng = np.random.default_rng(0)
+    series = rng.standard_normal((20, 60, 60))
+    series[3] = np.cumsum(series[3], axis=1)  # smooth over ROIs
+    assert looks_transposed(series[3]) != ""
+    assert to_matrices(list(series), "auto").shape == (20, 60, 60)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Shapes: n subjects, R ROIs, T volumes of a time series, p columns of X.
 
 import math
 import warnings
+from collections import Counter
 from functools import partial
 from typing import Any, ClassVar, Literal, get_args
 
@@ -30,6 +31,7 @@ from fcforge.data.matrices import (
     Layout,
     Order,
     looks_like_fc,
+    looks_transposed,
     refuse_transposed,
     to_fc,
     undo_fisher_z,
@@ -224,15 +226,29 @@ def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
     guessed_series = kind == "auto" and not all(looks_like_fc(m) for m in matrices)
     if kind == "auto":
         kind = "timeseries" if guessed_series else "fc"
+    if guessed_series:  # what the user states to be series is not questioned
+        _refuse_transposed(matrices)
     fc_matrices = []
     for i, matrix in enumerate(matrices):
         with as_input_error(f"X[{i}]"):
-            if guessed_series:  # what the user states to be series is not questioned
-                refuse_transposed(matrix)
             fc_matrices.append(to_fc(matrix, kind))
     if kind == "timeseries":
         _warn_of_flat_rois(matrices)
     return fc_matrices
+
+
+def _refuse_transposed(matrices: list[np.ndarray]) -> None:
+    """Raise `InputError` if time series (T, R) of subjects seem to have their volumes in columns.
+
+    Most of them must look so, or one that has not as many columns as most: noise may look so by chance.
+    """
+    places = [i for i, matrix in enumerate(matrices) if looks_transposed(matrix)]
+    n_rois = Counter(matrix.shape[1] for matrix in matrices).most_common(1)[0][0]
+    for i in places:
+        most = 2 * len(places) > len(matrices)
+        if most or matrices[i].shape[1] != n_rois:
+            with as_input_error(f"X[{i}]"):
+                refuse_transposed(matrices[i])
 
 
 def _warn_of_flat_rois(series: list[np.ndarray]) -> None:
