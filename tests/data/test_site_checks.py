@@ -11,7 +11,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.edges import fc_from_upper
 from fcforge.data.faults import Fault
 from fcforge.data.folder import load_folder
-from fcforge.data.scan_checks import fisher_z
+from fcforge.data.scan_checks import fisher_z, unlike_learned
 from fcforge.data.simulated import simulate
 from fcforge.data.site_checks import (
     CONSISTENT,
@@ -289,3 +289,16 @@ def test_eigenvalues_of_abide(shared_data):
     assert not_positive(means_of_runs(first, second)) == []
     assert not_positive(first) == []
     assert not_positive(np.where(first > 0.4, first, 0)) == list(range(60))
+
+
+@pytest.mark.parametrize("name", ["abide1_aal116", "abide1_aal116_dparsf"])
+def test_scans_of_an_unknown_abide_site_resemble_the_others(shared_data, name):
+    cohort = load_folder(shared_data / f"{name}.npz")
+    order = np.random.default_rng(0).permutation(cohort.n_rois)
+    total = cohort.fc.sum(0, dtype=np.float64)
+    for site in cohort.site_names:
+        fc = cohort.fc[cohort.site == site]
+        learned = (total - fc.sum(0, dtype=np.float64)) / (len(cohort) - len(fc))
+        assert unlike_learned(learned, fc) == ""
+        assert all(unlike_learned(learned, scan[None]) == "" for scan in fc[:10])
+        assert "does not resemble" in unlike_learned(learned, fc[:, order][:, :, order])
