@@ -340,7 +340,6 @@ def test_trouble_is_one_line_each_and_the_others_finish(
         "sub-05": "missing confounds: no *_desc-confounds_timeseries.tsv",
         "sub-06": "NaN voxels inside ROIs",
         "sub-08": "mixed TRs: its runs have 2 s, 2.5 s",
-        "sub-09": "is listed, but there is no scan",
     }
     assert set(failed) == set(wanted)
     for subject, text in wanted.items():
@@ -350,7 +349,9 @@ def test_trouble_is_one_line_each_and_the_others_finish(
     people = pd.read_csv(out / "participants.tsv", sep="\t")
     assert list(people["participant_id"]) == ["sub-01", "sub-07"]
     log = (out / "logs" / "failed.tsv").read_text().splitlines()
-    assert len(log) == 1 + len(wanted)
+    assert len(log) == 1 + len(wanted) + 1
+    assert log[-1].startswith("sub-09\tis listed, but there is no scan")
+    assert "1 listed subject without a scan or time series here: sub-09" in lines
     assert "2 of 9 subjects have FC" in (out / "group.html").read_text()
     assert "2 of 9 subjects have FC" in lines[-1]
     methods = (out / "methods.md").read_text()
@@ -365,7 +366,7 @@ def test_trouble_is_one_line_each_and_the_others_finish(
         denoise = "none" if subject == "05" else "simple"
         fc_command(source=root, out=out, denoise=denoise, report=False, **ask)
     failed = pd.read_csv(out / "logs" / "failed.tsv", sep="\t")
-    assert set(failed["participant_id"]) == set(wanted) - {"sub-05"}
+    assert set(failed["participant_id"]) == {*wanted, "sub-09"} - {"sub-05"}
     assert sorted(set(failed["criterion"])) == ["empty_rois", "error", "no_data"]
     assert "3 of 9 subjects have FC." in (out / "methods.md").read_text()
 

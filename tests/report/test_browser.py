@@ -134,6 +134,20 @@ def why_page() -> str:
     return explanation_page(found, "0123456789abcdef")
 
 
+def test_the_results_table_fits_a_laptop(browser, tmp_path):
+    runs = fake_learner("FORGE/GCN", forgets=0.3) + fake_learner("fine-tuning/log")
+    kept = {"FORGE/GCN": "synthetic subjects", "fine-tuning/log": "nothing"}
+    about = RunInfo("T", kept, n_draws=50)
+    page = tmp_path / "report.html"
+    page.write_text(page_of(about, run_numbers(runs, about)))
+    show(browser, page.as_uri(), 1240)
+    inner, outer = browser.execute_script(
+        "const box = document.querySelector('#results .scroll');"
+        "return [box.scrollWidth, box.clientWidth]"
+    )
+    assert inner <= outer
+
+
 @pytest.mark.parametrize("width", [1400, 400, 320])
 @pytest.mark.parametrize("name", PAGES)
 def test_no_error_no_sideways_scrolling_no_small_text(browser, pages, name, width):

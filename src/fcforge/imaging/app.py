@@ -257,7 +257,7 @@ class _Maker:
                     f"has no scan in MNI space, which FC needs; there is: {abbreviated(spaces)}.",
                     do=layouts.TO_MNI,
                 )
-            raise Exclusion("is listed, but there is no scan and no time series of it.")
+            raise Exclusion(people.NO_SCAN)
         path = self.path(subject)
         request = self.request
         key = self.fingerprint(subject)

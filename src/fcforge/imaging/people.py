@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fcforge.core.console import say
 from fcforge.core.errors import DataError, FCForgeError, at
-from fcforge.core.formatting import abbreviated, whole
+from fcforge.core.formatting import abbreviated, counted, whole
 from fcforge.core.names import check_names
 from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
@@ -216,6 +216,9 @@ def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> Data
     )
 
 
+NO_SCAN = "is listed, but there is no scan and no time series of it."
+
+
 class Exclusion(DataError):
     """Error of a subject that a criterion excludes.
 
@@ -277,8 +280,13 @@ class Outcome(NamedTuple):
         state : str
             End of "n of m subjects ...", such as "have FC".
         """
-        for line in by_reason(self.failed):
+        absent = [f.subject for f in self.failed if f.reason == NO_SCAN]
+        others = [f for f in self.failed if f.reason != NO_SCAN]
+        for line in by_reason(others):
             say(f"failed: {line}")
+        if absent:
+            missing = counted(len(absent), "listed subject")
+            say(f"{missing} without a scan or time series here: {abbreviated(absent)}")
         made = len(self.made)
         kept = len(self.kept)
         count = f"{made + kept} of {made + kept + len(self.failed)} subjects {state}"
