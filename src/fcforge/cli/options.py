@@ -54,7 +54,10 @@ AllowCode = Annotated[bool, Option("--allow-code", help=ALLOW_CODE)]
 
 # -- requests --------------------------------------------------------------------------------------
 def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
-    """Turn a function of a request into a command with one option per field of the request.
+    """Turn a function of a request into a command that takes each field of the request.
+
+    A field whose metadata has a `metavar` becomes an argument of the command line, every other field
+    an option.
 
     Parameters
     ----------
