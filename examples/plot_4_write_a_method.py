@@ -72,7 +72,8 @@ class Average(Method):
 
 # %%
 # To make it part of fcforge, put the class into its own file in ``fcforge/methods``: the table
-# `METHODS` and the contract tests find it there by themselves. In a script, add it to the table.
+# `METHODS` and the contract tests find it there by themselves. Its name
+# also goes into a list of ``pyproject.toml`` (:doc:`/add_a_method`). In a script, add it to the table.
 from fcforge.methods import METHODS
 
 METHODS["average"] = Average

@@ -170,3 +170,32 @@ def test_the_small_world_has_a_class_effect():
     batch = subjects("A", "real")
     block = batch.fc[:, :4, :4].mean((1, 2))
     assert float(block[batch.y == 1].mean()) > float(block[batch.y == 0].mean()) + 0.1
+
+
+@dataclass(frozen=True)
+class Branches(Method):
+    """Branches on the values of a tensor."""
+
+    name = "branches"
+
+    def loss(self, model, params, lane, batch, key):
+        if next(iter(params.values())).sum() > 0:
+            return super().loss(model, params, lane, batch, key)
+        return super().loss(model, params, lane, batch, key)
+
+
+@dataclass(frozen=True)
+class ForgetsAnArgument(Method):
+    """Has an `end_site` of another signature."""
+
+    name = "forgets-an-argument"
+
+    def end_site(self, model, lane):
+        return lane
+
+
+def test_errors_of_python_and_of_vmap_name_the_rule():
+    with pytest.raises(AssertionError, match="must not branch on values of tensors"):
+        check_method(Branches)
+    with pytest.raises(AssertionError, match="must take the arguments"):
+        check_method(ForgetsAnArgument)

@@ -86,7 +86,24 @@ def check_method(
     name = model or (method.models[0] if method.models else "linear")
     learner = Learner(method(**dict(settings or {})), MODELS[name](n_rois=N_ROIS))
     for rule in RULES:
+        _apply(rule, learner)
+
+
+def _apply(rule: Callable[[Learner], None], learner: Learner) -> None:
+    """Apply a rule; name the broken one where PyTorch or Python stops a hook before the rule does."""
+    try:
         rule(learner)
+    except RuntimeError as error:
+        if "vmap" not in str(error):
+            raise
+        raise AssertionError(
+            "hooks that are lifted must not branch on values of tensors or turn them into numbers, since "
+            f"torch.vmap trains all lanes at once: use torch.where (PyTorch: {error})."
+        ) from error
+    except TypeError as error:
+        raise AssertionError(
+            f"every hook must take the arguments and return the types that Method declares ({error})."
+        ) from error
 
 
 def _is_setting(annotation: Any) -> bool:
