@@ -171,7 +171,7 @@ def test_turned_labels_are_refused():
     assert given(SITE).before["auroc"] > 0.7
     turned = replace(mine(), y=1 - mine().y)
     with pytest.raises(DataError, match="--accept-labels"):
-        learned(start(), SITE, cohort=turned)
+        learned(start(), SITE, cohort=turned, accept_labels=False)
     learned(start(), SITE, cohort=turned, accept_labels=True)
 
 
