@@ -96,7 +96,10 @@ def test_inspecting_many_contributions_takes_time_in_proportion():
     """Issue 39: 2,000 contributions took 51 s, sixteen times as long as 500."""
     seconds = {}
     for count in (250, 2_000):
-        joined = start().joined(*made_up(count))
-        _, seconds[count] = timed(f"inspect {count}", lambda: describe(joined))  # noqa: B023
-    assert seconds[2_000] < 20 * seconds[250]  # 64 times where it is quadratic
+        tries = []
+        for _ in range(3):  # the shortest of three: others use the machine, too
+            joined = start().joined(*made_up(count))
+            tries.append(timed(f"inspect {count}", lambda: describe(joined))[1])  # noqa: B023
+        seconds[count] = min(tries)
+    assert seconds[2_000] < 24 * seconds[250]  # 64 times where it is quadratic
     assert seconds[2_000] < 10

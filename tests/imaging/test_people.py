@@ -8,6 +8,7 @@ import pytest
 
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.imaging.people import (
+    Failure,
     Outcome,
     find_table,
     mixed_trs,
@@ -171,8 +172,8 @@ def test_a_bug_is_not_a_failed_subject():
         (Outcome(("a",), (), ()), 0),
         (Outcome((), ("a",), ()), 0),
         (Outcome((), (), ()), 0),
-        (Outcome(("a",), (), (("b", "why"),)), 1),
-        (Outcome((), (), (("b", "why"),)), 2),
+        (Outcome(("a",), (), (Failure("b", "why", "error"),)), 1),
+        (Outcome((), (), (Failure("b", "why", "error"),)), 2),
     ],
 )
 def test_exit_codes(outcome, code, capsys):

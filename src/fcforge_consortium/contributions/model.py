@@ -253,8 +253,7 @@ class ContributionModel(Model):
         name : str
             Name of its summands.
         """
-        left_out = [summand for summand in self.given if summand.name == name]
-        return self._step_without(left_out)
+        return self._step_without(self.given_by.get(name, []))
 
     def _step_without(self, left_out: Sequence[Summand]) -> np.ndarray:
         """Return the step from the base model without some of the summands."""
@@ -511,7 +510,7 @@ class ContributionModel(Model):
         see inside its sum.
         """
         return {
-            name: self._agreement_of(self.beta_without(name)) for name in self._names
+            name: self._agreement_of(self.beta_without(name)) for name in self.given_by
         }
 
     @cached_property
@@ -522,18 +521,20 @@ class ContributionModel(Model):
         nothing that others contribute changes a value.
         """
         values = {}
-        for name in self._names:
-            summands = [summand for summand in self.given if summand.name == name]
+        for name, summands in self.given_by.items():
             total = Total.of(summands, self.size)
             sums = total.numbers.astype(np.float64)
             beta = self._step(sums, total.variance, len(summands))
             values[name] = self._agreement_of(beta)
         return values
 
-    @property
-    def _names(self) -> list[str]:
-        """Return the names of the hospitals that contributed alone, and of the rounds, sorted."""
-        return sorted({summand.name for summand in self.given})
+    @cached_property
+    def given_by(self) -> dict[str, list[Summand]]:
+        """Return the summands of each hospital that contributed alone, and of each round, sorted by name."""
+        by_name: dict[str, list[Summand]] = {}
+        for summand in sorted(self.given, key=lambda summand: summand.name):
+            by_name.setdefault(summand.name, []).append(summand)
+        return by_name
 
     def _agreement_of(self, beta: np.ndarray) -> float:
         """Return the `agreement` of the model after a step `beta` from the base model."""
@@ -549,7 +550,7 @@ class ContributionModel(Model):
         without, alone = self.agreement_without, self.agreement_alone
         return [
             name
-            for name in self._names
+            for name in self.given_by
             if without[name] - self.agreement > TURNED or alone[name] < LEAST_AGREEMENT
         ]
 

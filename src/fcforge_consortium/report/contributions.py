@@ -214,8 +214,7 @@ def _hospitals(model: ContributionModel) -> PlainTable:
     outliers = {*model.outliers(), *model.turning()}
     rows = []
     for name in sorted(moved):
-        parts = [given for given in model.given if given.name == name]
-        counts = [model.head_count(given) for given in parts]
+        counts = [model.head_count(summand) for summand in model.given_by[name]]
         spread = NORMAL_95 * sum(sd**2 for _, sd in counts) ** 0.5
         about = f"about {sum(n for n, _ in counts):.0f} ± {spread:.0f}"
         flag = "more one-sided than real people: ask" if name in outliers else ""
