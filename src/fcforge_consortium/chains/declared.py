@@ -79,7 +79,7 @@ def alike(tensors: Mapping[str, Tensor]) -> Declarations:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a declaration depends on: method, model, state before the first site, number of sites.
+    """Inputs of a declaration: method, model, state before the first site, number of sites.
 
     Attributes
     ----------
