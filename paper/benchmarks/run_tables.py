@@ -1,17 +1,18 @@
 """Train every table of the paper on one GPU, and bring the scores back.
 
     python paper/benchmarks/run_tables.py write .carry/tables --precision tf32  # here: what to run
-    bash paper/benchmarks/on_gpu.sh .carry 540 main leaks   # there: torch and numpy are enough
-    python paper/benchmarks/run_tables.py read OUT          # here: paper/results/NAME.npz and NAME.json
-    make tables                                             # every page and figure
+    bash paper/benchmarks/on_gpu.sh .carry 560 1700 parts figures  # there: torch and numpy are enough
+    python paper/benchmarks/run_tables.py read OUT                 # here: paper/results/NAME.npz and NAME.json
+    make tables                                                    # every page and figure
 
 `run` leaves ordinary run folders. Tables of one dataset share their nodes and generators, so a
-learner that two tables name is trained once. Learners of all tables of the portions asked for
-train side by side in `--processes` processes: on a GPU start `nvidia-cuda-mps-control -d` first
-(on_gpu.sh does), or they take turns. After `--limit` seconds nothing new is started; the same
-command continues where the run folders are still there. Scores and metadata (no lane, no
-generator) go into OUT/*.tar.xz. `dry` runs the tables in small on this machine: two orders, one
-seed, two epochs.
+learner that two tables name is trained once. One whose runs are stored in paper/results already, of
+the same commit, is not trained again: `read` takes its scores from there. Learners of all tables of
+the portions asked for train side by side in `--processes` processes: on a GPU start
+`nvidia-cuda-mps-control -d` first (on_gpu.sh does), or they take turns. After `--limit` seconds
+nothing new is started; the same command continues where the run folders are still there. Scores and
+metadata (no lane, no generator) go into OUT/*.tar.xz; `pack` writes them again while `run` goes on.
+`dry` runs the tables in small on this machine: two orders, one seed, two epochs.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import sys
 import tarfile
 import time
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
@@ -37,14 +38,16 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from fcforge.core.component import Component
 from fcforge.core.errors import FCForgeError, StoreError
-from fcforge.core.spec import LearnerSpec
+from fcforge.core.spec import LearnerSpec, RunSpec
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_files import read_config
+from fcforge.experiments.plan import Plan
 from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment
 from fcforge.experiments.store import Store
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "paper" / "experiments"
+RESULTS = ROOT / "paper" / "results"
 NODE = ("meta.json", "scores.npz")  # what is kept of a node: no lane
 # methods by falling time on one H200
 LONGEST = (
@@ -66,9 +69,10 @@ LONGEST = (
 SLOW_VARIANTS = ("paper", "authors")
 PART_BYTES = 14 << 20  # largest archive; more than 16 MiB does not come back
 PARTS = 6  # most archives; more than eight files do not come back
-PORTIONS: Mapping[str, Sequence[str]] = tomllib.loads(
-    Path(__file__).with_suffix(".toml").read_text()
-)["portions"]
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+PORTIONS: Mapping[str, Sequence[str]] = _TABLES["portions"]
+# tables whose learners, or whose learners and seeds, each train in a process of their own
+APART: Mapping[str, str] = _TABLES["apart"]
 TABLES = tuple(name for names in PORTIONS.values() for name in names)
 UNFINISHED = 3  # exit status of a process whose time was over
 GRACE = 40.0  # seconds after the limit in which a process may finish its node
@@ -94,11 +98,13 @@ class Share:
     learners : tuple of LearnerSpec
         Empty for a table of generators.
     nodes : frozenset of str
-        What the share may train; two shares with a common entry run one after the other.
+        Keys of the nodes that the share trains; two shares with a common one run one after the other.
     generators : frozenset of str
         What the share may fit; the same, until a share with that generator has finished.
     site : str
         Site whose generators are judged.
+    seed : int or None
+        Seed of its runs; None: all seeds.
     """
 
     table: str
@@ -106,11 +112,13 @@ class Share:
     nodes: frozenset[str]
     generators: frozenset[str] = frozenset()
     site: str = ""
+    seed: int | None = None
 
     @property
     def title(self) -> str:
         """Table and first learner, or table and site."""
-        return f"{self.table}, {self.site or self.learners[0].title}"
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return f"{self.table}, {self.site or self.learners[0].title}{seed}"
 
 
 def judges(name: str) -> bool:
@@ -179,7 +187,51 @@ def write(args: argparse.Namespace) -> None:
             asked["experiment"] = (
                 shrunk(experiment) if args.small else experiment
             ).to_json()
+            if not args.small:
+                asked["stored"] = sorted(stored_learners(experiment, asked["commit"]))
         (args.folder / f"{name}.json").write_text(json.dumps(asked, indent=1))
+
+
+def stored_learners(experiment: Experiment, made_at: str) -> dict[str, list[Any]]:
+    """Return the learners of an experiment whose runs are stored, all of them, with their results.
+
+    They are in any table of paper/results that was trained at the commit `made_at`. Subjects of
+    these results are places in the list of the data file's ids, as they are stored.
+    """
+    from scores import read_table, without_folders
+
+    found: dict[str, Any] = {}
+    sites: Sequence[str] = ()
+    sha = ""
+    for path in sorted(RESULTS.glob("*.npz")):
+        facts = stored_facts(path)
+        same_data = facts.get("experiment", {}).get("dataset") == without_folders(
+            experiment.to_json()["dataset"]
+        )
+        if same_data and facts["commit"] == made_at:
+            sites, sha = facts["sites"], facts["data_sha256"]
+            runs = [r for rs in read_table(path)[0].groups.values() for r in rs]
+            found |= {spec_text(run.spec): run for run in runs}
+    wanted: dict[str, list[Any]] = {}
+    for spec in experiment.specs(sites, sha) if found else ():
+        wanted.setdefault(spec.learner.title, []).append(
+            found.get(spec_text(spec)) and replace(found[spec_text(spec)], spec=spec)
+        )
+    return {title: runs for title, runs in wanted.items() if None not in runs}
+
+
+def stored_facts(path: Path) -> dict[str, Any]:
+    """Return what a stored table says of itself; nothing for a file of another kind."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return json.loads(arrays["about"].tobytes()) if "about" in arrays else {}
+
+
+def spec_text(spec: RunSpec) -> str:
+    """Return a run's spec as text, without its learner's title and the folders of files."""
+    from scores import without_folders
+
+    untitled = replace(spec, learner=replace(spec.learner, title=""))
+    return json.dumps(without_folders(untitled.to_json()), sort_keys=True)
 
 
 def small_judge(name: str) -> list[str]:
@@ -259,6 +311,8 @@ def run_side_by_side(args: argparse.Namespace) -> bool:
                     print(f"FAILED: {name}: {error}", flush=True)
                     in_time = False
                 unfinished[name] = sum(share.table == name for share in waiting)
+                if not unfinished[name]:
+                    finish(name, args)  # all of its learners are stored
             else:
                 break
         if not running:
@@ -324,7 +378,7 @@ def opened(name: str, args: argparse.Namespace) -> list[Share]:
                 (pool / part).resolve(), target_is_directory=True
             )
     open_store(prepared, folder)
-    return shares_of(name, experiment)
+    return shares_of(name, experiment, prepared.plan, asked.get("stored", ()))
 
 
 def located(asked: Mapping[str, Any]) -> Experiment:
@@ -388,7 +442,8 @@ def train(share: Share, args: argparse.Namespace) -> None:
     """Train what the run folder does not hold yet of a share's learners."""
     asked = json.loads((args.root / f"{share.table}.json").read_text())
     whole = located(asked["experiment"])
-    prepared = prepare(replace(whole, learners=share.learners))
+    seeds = whole.seeds if share.seed is None else (share.seed,)
+    prepared = prepare(replace(whole, learners=share.learners, seeds=seeds))
     store = Store(args.root / share.table)
     progress = progress_of(share, args)
     run_experiment(
@@ -421,25 +476,50 @@ def judge_site(share: Share, args: argparse.Namespace) -> None:
     )
 
 
-def shares_of(table: str, experiment: Experiment) -> list[Share]:
+def shares_of(
+    table: str, experiment: Experiment, plan: Plan, stored: Collection[str] = ()
+) -> list[Share]:
     """Return the shares of a table, the longest work first.
 
     Learners that share a generator and a model, or a method and a model, stay together: the
-    generator is then fitted once, and lanes train as one group.
+    generator is then fitted once, and lanes train as one group. Tables of `APART` are divided further:
+    lanes of a large network fill the card alone, and chains of twenty sites have few lanes each.
+
+    Parameters
+    ----------
+    table : str
+    experiment : Experiment
+    plan : Plan
+        Of all its learners.
+    stored : collection of str
+        Learners that are not trained, by title.
     """
+    apart = APART.get(table, "")
     alike: dict[str, list[LearnerSpec]] = {}
     for learner in experiment.learners:
-        alike.setdefault(
-            f"{learner.generator or learner.method.name} {learner.model}", []
-        ).append(learner)
+        if learner.title not in stored:
+            kind = f"{learner.generator or learner.method.name} {learner.model}"
+            alike.setdefault(learner.title if apart else kind, []).append(learner)
     place = f"{Path(str(experiment.dataset.params.get('path'))).name} {experiment.dataset} {experiment.leaks}"
+    of_learner = plan.nodes_of_learners()
     shares = []
     for learners in alike.values():
-        nodes = {
-            f"{place} {le.method.name} {variant_of(le)} {le.model}" for le in learners
-        }
-        fits = {f"{place} {le.generator}" for le in learners if le.generator}
-        shares.append(Share(table, tuple(learners), frozenset(nodes), frozenset(fits)))
+        keys = {key for le in learners for key in of_learner[le.title]}
+        for seed in experiment.seeds if apart == "learner and seed" else (None,):
+            nodes = {
+                key for key in keys if seed is None or plan.nodes[key].spec.seed == seed
+            }
+            fits = {
+                f"{place} {le.generator} {number}"
+                for le in learners
+                if le.generator
+                for number in (experiment.seeds if seed is None else (seed,))
+            }
+            shares.append(
+                Share(
+                    table, tuple(learners), frozenset(nodes), frozenset(fits), seed=seed
+                )
+            )
     return sorted(shares, key=lambda share: speed(share.learners))
 
 
@@ -454,6 +534,11 @@ def speed(learners: Sequence[LearnerSpec]) -> tuple[int, int, int]:
     slow = variant_of(learners[0]) in SLOW_VARIANTS
     place = LONGEST.index(first.name) if first.name in LONGEST else len(LONGEST)
     return (place, -int(slow), -len(learners))
+
+
+def pack_now(args: argparse.Namespace) -> None:
+    """Pack what is finished of a run that may still go on."""
+    pack(args.folder, args.out)
 
 
 def pack(root: Path, out: Path) -> None:
@@ -521,7 +606,7 @@ def read_scores(
     name: str, folder: Path, asked: Mapping[str, Any], results: Path
 ) -> None:
     """Pack a table of learners, if all of them are finished."""
-    from paper_tables import read_folder
+    from paper_tables import Finished, read_folder
     from scores import pack as pack_scores
     from scores import places, write_table
 
@@ -530,15 +615,45 @@ def read_scores(
     except StoreError as error:
         print(f"{name}: not published: {error}")
         return
-    if table.missing:
-        print(f"{name}: not published, unfinished: {', '.join(table.missing)}")
+    experiment = Experiment.from_json(asked["experiment"])
+    stored = stored_learners(experiment, asked["commit"]) if asked.get("stored") else {}
+    missing = tuple(title for title in table.missing if title not in stored)
+    if missing:
+        print(f"{name}: not published, unfinished: {', '.join(missing)}")
         return
     data = Store(folder).read_experiment()
     numbers = places(Experiment.from_json(data["experiment"]).dataset)
+    if stored:
+        table = Finished(
+            dict(in_order(table, stored, numbers, experiment)), table.keeps
+        )
     about = {key: asked[key] for key in ("commit", "config", "settings")}
     write_table(results / f"{name}.npz", pack_scores(table, data, numbers, **about))
     size = (results / f"{name}.npz").stat().st_size
     print(f"{name}: {len(table.groups)} learners, {size:,} bytes")
+
+
+def in_order(
+    table: Any,
+    stored: Mapping[str, list[Any]],
+    numbers: Mapping[str, int],
+    experiment: Experiment,
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield a table's learners with their results, those of a run folder and the stored ones."""
+    names = {str(place): who for who, place in numbers.items()}
+
+    def named(tested: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+        return {site: tuple(names[p] for p in ids) for site, ids in tested.items()}
+
+    for learner in experiment.learners:
+        title = learner.title
+        if title in table.groups:
+            yield title, table.groups[title]
+            continue
+        yield (
+            title,
+            [replace(r, subject_ids=named(r.subject_ids)) for r in stored[title]],
+        )
 
 
 def read_judged(
@@ -617,22 +732,26 @@ def dry(args: argparse.Namespace) -> None:
     read(back)
 
 
+COMMANDS = {"write": write, "run": run, "read": read, "dry": dry, "pack": pack_now}
+
+
 def main() -> None:
     """Parse the command line."""
     form = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     commands = parser.add_subparsers(required=True)
-    for work in (write, run, read, dry):
-        command = commands.add_parser(
-            work.__name__, help=(work.__doc__ or "").splitlines()[0]
-        )
+    for name, work in COMMANDS.items():
+        text = (work.__doc__ or "").splitlines()[0]
+        command = commands.add_parser(name, help=text)
         command.set_defaults(work=work)
         command.add_argument("folder", type=Path)
-        if work is not run:
+        if work in (write, read, dry):
             command.add_argument(
                 "--only", nargs="*", choices=TABLES, help="these tables"
             )
-    writing, running, reading = (commands.choices[n] for n in ("write", "run", "read"))
+    writing, running, reading, packing = (
+        commands.choices[name] for name in ("write", "run", "read", "pack")
+    )
     writing.add_argument("--precision", default="float32", choices=["float32", "tf32"])
     writing.add_argument(
         "--small", action="store_true", help="two orders, one seed, two epochs"
@@ -644,9 +763,10 @@ def main() -> None:
     running.add_argument(
         "--portions", nargs="+", choices=PORTIONS, default=list(PORTIONS)
     )
-    running.add_argument(
-        "--out", type=Path, default=Path("out"), help="folder for the archives"
-    )
+    for subcommand in (running, packing):
+        subcommand.add_argument(
+            "--out", type=Path, default=Path("out"), help="folder for the archives"
+        )
     running.add_argument("--device", default="cuda")
     running.add_argument(
         "--group", type=int, default=None, help="most lanes trained together"
@@ -657,12 +777,7 @@ def main() -> None:
     running.add_argument(
         "--limit", type=float, default=540, help="seconds; then nothing starts"
     )
-    reading.add_argument(
-        "--results",
-        type=Path,
-        default=ROOT / "paper" / "results",
-        help="for the tables",
-    )
+    reading.add_argument("--results", type=Path, default=RESULTS, help="for the tables")
     args = parser.parse_args()
     args.work(args)
 

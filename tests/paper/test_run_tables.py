@@ -5,14 +5,17 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import run_tables as script
 from paper_tables import read_folder
 from scores import read_table
 
 from fcforge.core.component import Component
+from fcforge.data.datasets import load_dataset
 from fcforge.evaluation.forgetting import summary
 from fcforge.experiments.config import Experiment
+from fcforge.experiments.plan import make_plan
 
 LEAKS = {"leaks_none_529": 0, "leaks_all_529": 3}
 SCORED = [
@@ -183,19 +186,121 @@ def test_sites_of_a_table_of_generators_are_judged_side_by_side(name, tmp_path):
     assert all(script.may_start(share, [shares[0]], ()) for share in shares[1:])
 
 
+def shares_of(name: str, stored: tuple[str, ...] = ()) -> list[script.Share]:
+    """Shares of a table, from a plan without data."""
+    experiment = script.load(name)
+    sites = tuple(experiment.dataset.params["sites"])
+    plan = make_plan(experiment.specs(sites, "digest"), sites)
+    return script.shares_of(name, experiment, plan, stored)
+
+
 def test_learners_of_one_generator_are_one_share_and_exclude_each_other():
-    shares = script.shares_of("main", script.load("main_gcn_529"))
+    shares = shares_of("main_gcn_529")
     by_title = {le.title: share for share in shares for le in share.learners}
     assert set(by_title) == {le.title for le in script.load("main_gcn_529").learners}
-    linear = script.shares_of("linear", script.load("main_linear_529"))
+    linear = shares_of("main_linear_529")
     other = next(s for s in linear if s.learners[0].title == "FORGE")
     forge = by_title["FORGE"]
     assert not script.may_start(other, [forge], ())  # one generator is fitted once
     assert script.may_start(other, [forge], forge.generators)
     assert script.may_start(by_title["ER"], [forge], ())
-    again = script.shares_of("none", script.load("leaks_none_529"))
+    again = shares_of("leaks_none_529")
     same = next(s for s in again if s.learners[0].title == "FORGE")
     assert not script.may_start(same, [forge], forge.generators)  # the same nodes
-    leaky = script.shares_of("leaks", script.load("leaks_all_529"))
+    leaky = shares_of("leaks_all_529")
     assert all(script.may_start(share, [forge], ()) for share in leaky)
-    assert len(script.shares_of("grid", script.load("lambda_grid_gcn_529"))) == 1
+    assert len(shares_of("lambda_grid_gcn_529")) == 1
+
+
+def test_every_learner_of_brainnetcnn_is_a_share_once_its_generator_is_fitted():
+    shares = shares_of("main_brainnetcnn_529")
+    assert all(len(share.learners) == 1 for share in shares)
+    forge, without = (
+        next(s for s in shares if s.learners[0].title == title)
+        for title in ("FORGE", "without GKD")
+    )
+    assert not script.may_start(without, [forge], ())
+    assert script.may_start(without, [forge], forge.generators)
+
+
+def test_every_seed_of_twenty_sites_is_a_share():
+    shares = shares_of("twenty_sites_gcn")
+    assert len(shares) == 21  # seven learners, three seeds
+    cumulative = [s for s in shares if s.learners[0].title == "Cumulative"]
+    assert {share.seed for share in cumulative} == {0, 1, 2}
+    assert len({share.title for share in shares}) == 21
+    assert script.may_start(cumulative[0], cumulative[1:], ())
+    forge = [s for s in shares if s.learners[0].title == "FORGE"]
+    assert script.may_start(forge[0], forge[1:], ())  # other generators, other nodes
+
+
+def test_a_stored_learner_is_in_no_share():
+    shares = shares_of("ablation_gcn_529", ("FORGE", "Fine-tuning"))
+    titles = {le.title for share in shares for le in share.learners}
+    assert titles == {le.title for le in script.load("ablation_gcn_529").learners} - {
+        "FORGE",
+        "Fine-tuning",
+    }
+
+
+def test_learners_that_are_stored_are_found_whatever_their_title():
+    """What the ablation has in common with the main table, by settings and not by title."""
+    made_at = script.stored_facts(script.RESULTS / "main_gcn_529.npz")["commit"]
+    tau = script.load("tau_gcn_529", "tf32")
+    found = script.stored_learners(tau, made_at)
+    assert set(found) >= {
+        "Fine-tuning tau 0.4",
+        "DER++ tau 0.4",
+        "PDGNN tau 0.4",
+        "FORGE tau 0.4",
+        "FORGE tau 0.4, paper",
+    }
+    assert all(len(runs) == 120 for runs in found.values())
+    assert not any("0.1" in title for title in found)
+    assert not script.stored_learners(tau, "another commit")
+    assert not script.stored_learners(script.load("tau_gcn_529"), made_at)  # float32
+
+
+def test_a_table_takes_stored_learners_into_its_scores(tmp_path, capsys, monkeypatch):
+    """Fine-tuning comes from the first table, ER is trained: scores are those of a full run."""
+    whole = small("main_gcn_529", ("Fine-tuning", "ER"))
+    data = tmp_path / "people.npz"
+    people = load_dataset(whole.dataset)
+    np.savez(
+        data,
+        fc=people.fc,
+        label=people.y,
+        site=people.site,
+        subject_id=people.subject_id,
+    )
+    whole = replace(whole, dataset=Component("folder", {"path": str(data)}))
+    monkeypatch.setenv("FCFORGE_DATA", str(tmp_path))
+    results = tmp_path / "results"
+    for name, stored in (("main_gcn_529", []), ("leaks_none_529", ["Fine-tuning"])):
+        monkeypatch.setattr(script, "RESULTS", results)
+        folder = tmp_path / name
+        folder.mkdir()
+        plan = written(folder / "plan", {name: whole})
+        asked = json.loads((plan / f"{name}.json").read_text())
+        if stored:
+            assert "Fine-tuning" in script.stored_learners(whole, "abc")
+        (plan / f"{name}.json").write_text(json.dumps({**asked, "stored": stored}))
+        args = options(plan, 1)
+        script.run(args)
+        script.pack_now(Namespace(folder=args.root, out=args.out))
+        back = Namespace(
+            folder=args.out, root=folder / "back", results=results, only=None
+        )
+        script.read(back)
+    capsys.readouterr()
+    assert len(list(args.root.glob(".pool/*/nodes/*"))) == 5  # of ER alone
+    first, second = (
+        read_table(results / f"{name}.npz")[0].groups
+        for name in ("main_gcn_529", "leaks_none_529")
+    )
+    assert list(first) == list(second)
+    for title, runs in first.items():
+        for ours, theirs in zip(runs, second[title], strict=True):
+            assert ours.spec.order == theirs.spec.order
+            assert ours.subject_ids == theirs.subject_ids
+            assert summary(ours) == summary(theirs)
