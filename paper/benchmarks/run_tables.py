@@ -27,6 +27,7 @@ import time
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -38,11 +39,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from fcforge.core.component import Component
 from fcforge.core.errors import FCForgeError, StoreError
-from fcforge.core.spec import LearnerSpec, RunSpec
+from fcforge.core.spec import LearnerSpec
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_files import read_config
 from fcforge.experiments.plan import Plan
 from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment
+from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -175,7 +177,7 @@ def write(args: argparse.Namespace) -> None:
     settings = list(SMALL) if args.small else []
     for name in args.only or TABLES:
         asked: dict[str, Any] = {
-            "commit": commit(),
+            "commit": args.commit or commit(),
             "config": config_text(name),
             "settings": settings,
         }
@@ -188,50 +190,56 @@ def write(args: argparse.Namespace) -> None:
                 shrunk(experiment) if args.small else experiment
             ).to_json()
             if not args.small:
-                asked["stored"] = sorted(stored_learners(experiment, asked["commit"]))
+                found = stored_learners(experiment, asked["commit"], args.results)
+                asked["stored"] = sorted(found)
         (args.folder / f"{name}.json").write_text(json.dumps(asked, indent=1))
 
 
-def stored_learners(experiment: Experiment, made_at: str) -> dict[str, list[Any]]:
+def stored_learners(
+    experiment: Experiment, made_at: str, results: Path
+) -> dict[str, list[Any]]:
     """Return the learners of an experiment whose runs are stored, all of them, with their results.
 
-    They are in any table of paper/results that was trained at the commit `made_at`. Subjects of
-    these results are places in the list of the data file's ids, as they are stored.
+    They are in any table of the folder `results` that was trained at the commit `made_at`. Subjects
+    of these results are places in the list of the data file's ids, as they are stored.
     """
-    from scores import read_table, without_folders
+    from scores import without_folders
 
-    found: dict[str, Any] = {}
-    sites: Sequence[str] = ()
-    sha = ""
-    for path in sorted(RESULTS.glob("*.npz")):
-        facts = stored_facts(path)
-        same_data = facts.get("experiment", {}).get("dataset") == without_folders(
-            experiment.to_json()["dataset"]
-        )
-        if same_data and facts["commit"] == made_at:
-            sites, sha = facts["sites"], facts["data_sha256"]
-            runs = [r for rs in read_table(path)[0].groups.values() for r in rs]
-            found |= {spec_text(run.spec): run for run in runs}
+    dataset = without_folders(experiment.to_json()["dataset"])
+    sites, sha, found = stored_runs(json.dumps(dataset), made_at, results)
     wanted: dict[str, list[Any]] = {}
     for spec in experiment.specs(sites, sha) if found else ():
+        run = found.get(run_key(spec))
         wanted.setdefault(spec.learner.title, []).append(
-            found.get(spec_text(spec)) and replace(found[spec_text(spec)], spec=spec)
+            run and replace(run, spec=spec)
         )
     return {title: runs for title, runs in wanted.items() if None not in runs}
+
+
+@cache
+def stored_runs(
+    dataset: str, made_at: str, results: Path
+) -> tuple[tuple[str, ...], str, dict[str, Any]]:
+    """Return sites, digest and stored runs, by their keys, of a dataset given as JSON."""
+    from scores import read_table
+
+    found: dict[str, Any] = {}
+    sites: tuple[str, ...] = ()
+    sha = ""
+    for path in sorted(results.glob("*.npz")):
+        facts = stored_facts(path)
+        about_data = facts.get("experiment", {}).get("dataset")
+        if about_data == json.loads(dataset) and facts["commit"] == made_at:
+            sites, sha = tuple(facts["sites"]), facts["data_sha256"]
+            runs = [r for rs in read_table(path)[0].groups.values() for r in rs]
+            found |= {run_key(run.spec): run for run in runs}
+    return sites, sha, found
 
 
 def stored_facts(path: Path) -> dict[str, Any]:
     """Return what a stored table says of itself; nothing for a file of another kind."""
     with np.load(path, allow_pickle=False) as arrays:
         return json.loads(arrays["about"].tobytes()) if "about" in arrays else {}
-
-
-def spec_text(spec: RunSpec) -> str:
-    """Return a run's spec as text, without its learner's title and the folders of files."""
-    from scores import without_folders
-
-    untitled = replace(spec, learner=replace(spec.learner, title=""))
-    return json.dumps(without_folders(untitled.to_json()), sort_keys=True)
 
 
 def small_judge(name: str) -> list[str]:
@@ -616,7 +624,8 @@ def read_scores(
         print(f"{name}: not published: {error}")
         return
     experiment = Experiment.from_json(asked["experiment"])
-    stored = stored_learners(experiment, asked["commit"]) if asked.get("stored") else {}
+    asks = bool(asked.get("stored"))
+    stored = stored_learners(experiment, asked["commit"], results) if asks else {}
     missing = tuple(title for title in table.missing if title not in stored)
     if missing:
         print(f"{name}: not published, unfinished: {', '.join(missing)}")
@@ -707,7 +716,7 @@ def dry(args: argparse.Namespace) -> None:
     """Run tables in small on this machine and read them back."""
     plan = args.folder / "plan"
     written = argparse.Namespace(
-        folder=plan, only=args.only, precision="float32", small=True
+        folder=plan, only=args.only, precision="float32", small=True, commit=None
     )
     write(written)
     args.portions, args.out, args.device, args.processes = (
@@ -777,7 +786,11 @@ def main() -> None:
     running.add_argument(
         "--limit", type=float, default=540, help="seconds; then nothing starts"
     )
-    reading.add_argument("--results", type=Path, default=RESULTS, help="for the tables")
+    for subcommand in (writing, reading):
+        subcommand.add_argument(
+            "--results", type=Path, default=RESULTS, help="stored tables"
+        )
+    writing.add_argument("--commit", help="commit of the code, if it is no checkout")
     args = parser.parse_args()
     args.work(args)
 

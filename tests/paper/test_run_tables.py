@@ -179,7 +179,11 @@ def test_small_tables_of_generators_keep_every_row(name):
 @pytest.mark.parametrize("name", JUDGED)
 def test_sites_of_a_table_of_generators_are_judged_side_by_side(name, tmp_path):
     plan = tmp_path / "plan"
-    script.write(Namespace(folder=plan, only=[name], precision="float32", small=True))
+    script.write(
+        Namespace(
+            folder=plan, only=[name], precision="float32", small=True, commit=None
+        )
+    )
     (tmp_path / "root").mkdir()
     shares = script.opened(name, Namespace(folder=plan, root=tmp_path / "root"))
     assert [share.site for share in shares] == ["NYU", "UM", "USM", "UCLA"]
@@ -247,7 +251,7 @@ def test_learners_that_are_stored_are_found_whatever_their_title():
     """What the ablation has in common with the main table, by settings and not by title."""
     made_at = script.stored_facts(script.RESULTS / "main_gcn_529.npz")["commit"]
     tau = script.load("tau_gcn_529", "tf32")
-    found = script.stored_learners(tau, made_at)
+    found = script.stored_learners(tau, made_at, script.RESULTS)
     assert set(found) >= {
         "Fine-tuning tau 0.4",
         "DER++ tau 0.4",
@@ -257,8 +261,9 @@ def test_learners_that_are_stored_are_found_whatever_their_title():
     }
     assert all(len(runs) == 120 for runs in found.values())
     assert not any("0.1" in title for title in found)
-    assert not script.stored_learners(tau, "another commit")
-    assert not script.stored_learners(script.load("tau_gcn_529"), made_at)  # float32
+    assert not script.stored_learners(tau, "another commit", script.RESULTS)
+    in_float32 = script.load("tau_gcn_529")
+    assert not script.stored_learners(in_float32, made_at, script.RESULTS)
 
 
 def test_a_table_takes_stored_learners_into_its_scores(tmp_path, capsys, monkeypatch):
@@ -276,14 +281,14 @@ def test_a_table_takes_stored_learners_into_its_scores(tmp_path, capsys, monkeyp
     whole = replace(whole, dataset=Component("folder", {"path": str(data)}))
     monkeypatch.setenv("FCFORGE_DATA", str(tmp_path))
     results = tmp_path / "results"
+    script.stored_runs.cache_clear()
     for name, stored in (("main_gcn_529", []), ("leaks_none_529", ["Fine-tuning"])):
-        monkeypatch.setattr(script, "RESULTS", results)
         folder = tmp_path / name
         folder.mkdir()
         plan = written(folder / "plan", {name: whole})
         asked = json.loads((plan / f"{name}.json").read_text())
         if stored:
-            assert "Fine-tuning" in script.stored_learners(whole, "abc")
+            assert "Fine-tuning" in script.stored_learners(whole, "abc", results)
         (plan / f"{name}.json").write_text(json.dumps({**asked, "stored": stored}))
         args = options(plan, 1)
         script.run(args)
