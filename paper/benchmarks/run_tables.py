@@ -75,6 +75,7 @@ _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 PORTIONS: Mapping[str, Sequence[str]] = _TABLES["portions"]
 # tables whose learners, or whose learners and seeds, each train in a process of their own
 APART: Mapping[str, str] = _TABLES["apart"]
+AT_ONCE = 6  # most shares of such a table side by side, so that others fill the card
 TABLES = tuple(name for names in PORTIONS.values() for name in names)
 UNFINISHED = 3  # exit status of a process whose time was over
 GRACE = 40.0  # seconds after the limit in which a process may finish its node
@@ -358,7 +359,13 @@ def kill(processes: Sequence[Any]) -> None:
 
 
 def may_start(share: Share, running: Sequence[Share], fitted: Collection[str]) -> bool:
-    """Return whether nothing that runs trains the same nodes or fits the same generators."""
+    """Return whether nothing that runs trains the same nodes or fits the same generators.
+
+    Of a table of `APART` only `AT_ONCE` shares run side by side.
+    """
+    beside = sum(one.table == share.table for one in running)
+    if share.table in APART and beside >= AT_ONCE:
+        return False
     missing = share.generators.difference(fitted)
     return not any(
         share.nodes & one.nodes or missing & one.generators for one in running

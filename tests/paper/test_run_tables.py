@@ -236,6 +236,8 @@ def test_every_seed_of_twenty_sites_is_a_share():
     assert script.may_start(cumulative[0], cumulative[1:], ())
     forge = [s for s in shares if s.learners[0].title == "FORGE"]
     assert script.may_start(forge[0], forge[1:], ())  # other generators, other nodes
+    assert not script.may_start(forge[0], shares[-script.AT_ONCE :], ())
+    assert script.may_start(shares_of("ablation_gcn_529")[0], shares, ())
 
 
 def test_a_stored_learner_is_in_no_share():
