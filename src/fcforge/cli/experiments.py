@@ -45,8 +45,8 @@ BUDGET = (
 )
 PAGE_WIDTH = 96  # characters per line of a paragraph
 DEMO_WORLD = (
-    "These hospitals are simulated and were made to disagree; on the real data that were tried, "
-    "FORGE's gain cannot be told from zero."
+    "These hospitals are simulated and were made to disagree; on real ones (ABIDE-I) FORGE gains "
+    "about one point of accuracy on fine-tuning, and nothing in AUROC."
 )
 
 
