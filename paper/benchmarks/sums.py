@@ -308,30 +308,29 @@ def attacks(world: World, asked: Asked) -> Cell:
         part = world.partition(k, asked.public, None)
         everybody = np.concatenate(part.rows[1:])
         in_order = np.argsort(everybody)
-        now = roles_of(len(world.cohort.y), part.rows)
-        inside = now[now >= LEARNING] == LEARNING
-        odds, once = [], []
-        columns = []
+        mine = roles_of(len(world.cohort.y), part.rows)
+        inside = mine[mine >= LEARNING] == LEARNING
+        odds, once, columns = [], [], []
         for name in (PUBLIC, *PLANS):
             odds.append(product_odds(part, world, name, k))
+            if name == PUBLIC:
+                continue
             rng = numpy_rng(k, "sums attacks", asked.file, asked.public)
-            for attack, each in (
-                attacked(part, name, rng) if name in PLANS else {}
-            ).items():
+            for attack, each in attacked(part, name, rng).items():
                 scores = each[in_order]
                 columns.append((name, attack, scores.shape[1]))
                 if scores.shape[1] == 1:
                     once.append(scores)
                 else:
                     orders.append(order_bits(scores, inside).ravel())
-        in_one_place = np.zeros(len(everybody))
-        ranks.append(ranks_within(np.concatenate(once, 1), in_one_place))
+        together = np.zeros(len(everybody))  # ranks among all, not by hospital
+        ranks.append(ranks_within(np.concatenate(once, 1), together))
         chance = 1 / (1 + np.exp(-np.stack(odds, 1)))
         chances.append(np.round(WHOLE * chance)[np.argsort(part.rows[2])])
-        roles.append(now)
+        roles.append(mine)
     arrays = {
         "ranks": smallest(np.concatenate(ranks)),
-        "chance": np.concatenate(chances).astype(np.uint16),
+        "chance": np.concatenate(chances).astype(np.uint32),
         "order": np.concatenate(orders),
     }
     return Cell(asked.file, asked.public, None, tuple(columns), np.stack(roles), arrays)
@@ -390,15 +389,20 @@ def main() -> None:
     }
     people = {file: each for stored in results for file, each in stored.people.items()}
     every = tuple(cell for stored in results for cell in stored.cells)
-    usual = (
-        ROOT / "paper" / "results" / ("sums.npz" if for_worth else "sums_attacks.npz")
-    )
-    path = args.out or usual
+    name = "sums.npz" if for_worth else "sums_attacks.npz"
+    path = args.out or ROOT / "paper" / "results" / name
     write_table(path, sums_scores.pack(Stored(args.command, people, every, about)))
     rows = sums_scores.summary(sums_scores.read_scores(path))
-    path.with_suffix(".csv").write_text(sums_scores.sheet(rows))
-    path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
+    write_csv(path.with_suffix(".csv"), rows, about)
     show(rows, ".3f")
+
+
+def write_csv(
+    path: Path, rows: list[dict[str, object]], about: dict[str, object]
+) -> None:
+    """Rows as CSV; command, commit and machine as JSON beside it."""
+    path.write_text(sums_scores.sheet(rows))
+    path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
 
 
 def commit() -> str:

@@ -28,7 +28,7 @@ table, each with as many columns as it has draws of the noise.
 
 ``sums_attacks.npz`` has three arrays for each cell:
 
-- ``chance_C`` (sum of m, rows): probability of a patient in 65,535ths, for the calibration error;
+- ``chance_C`` (sum of m, rows): P(patient) in steps of 1 / (2^32 - 1), for the calibration error;
 - ``ranks_C`` (sum of N, columns): ranks of the scores of an attack among all N learning and tested
   subjects, for attacks with one draw of the noise;
 - ``order_C``: for attacks with more draws, N bits per draw. Bit i is 1 if the subject with the i-th
@@ -41,7 +41,6 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ ATTACKS = ("public covariance", "everybody known", "all others known")
 GROUPS = ("female", "male", "under 15", "15 and over")
 FEWEST_PAIRS = 20  # a subgroup with no more pairs in a partition is left out there
 UNUSED, IS_PUBLIC, LEARNING, TESTED = range(4)  # roles in a partition
-WHOLE = 65535  # steps of a stored probability
+WHOLE = 2**32 - 1  # steps of a stored probability: none may move to another bin
 BINS = 10  # of the expected calibration error
 
 
@@ -355,6 +354,13 @@ def in_groups(right: np.ndarray, both: np.ndarray) -> np.ndarray:
     return np.stack(columns, 1)
 
 
+def known_means(each: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the means over partitions without those that have no value; NaN if none has one."""
+    values = np.array(each)
+    with np.errstate(invalid="ignore"):
+        return np.nansum(values, axis=0) / np.isfinite(values).sum(axis=0)
+
+
 def summed(
     results: Mapping[str, list[np.ndarray]], groups: Mapping[str, list[np.ndarray]]
 ) -> Iterator[dict[str, object]]:
@@ -377,8 +383,8 @@ def summed(
             ends = (key, f"{key}_low", f"{key}_high")
             row |= dict(zip(ends, interval(measured), strict=True))
         row["gap_closed"] = float(gain[:, 0].mean() / gap)
-        inside = np.nanmean(np.array(groups[name]), axis=0).tolist()
-        yield row | dict(zip(GROUPS, inside, strict=True))
+        row |= dict(zip(GROUPS, known_means(groups[name]).tolist(), strict=True))
+        yield row
 
 
 # -- attacks and calibration -----------------------------------------------------------------------
@@ -453,10 +459,10 @@ def rows_of_cell(stored: Stored, number: int) -> list[dict[str, object]]:
     return rows(stored.people[cell.file], cell)
 
 
-def summary(stored: Stored, each: Any = map) -> list[dict[str, object]]:
-    """Return all rows of the spreadsheet; `each` may be a map over several processes."""
-    cells = each(partial(rows_of_cell, stored), range(len(stored.cells)))
-    return [row for rows in cells for row in rows]
+def summary(stored: Stored) -> list[dict[str, object]]:
+    """Return all rows of the spreadsheet."""
+    cells = range(len(stored.cells))
+    return [row for number in cells for row in rows_of_cell(stored, number)]
 
 
 def sheet(rows: Iterable[Mapping[str, object]]) -> str:
