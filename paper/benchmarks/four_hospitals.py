@@ -25,7 +25,8 @@ from setting import (
     quality,
     whole_abide,
 )
-from sums import EPSILONS, commit, title, write_csv
+from sums import commit, write_csv
+from sums_scores import EPSILONS, title
 
 from fcforge.base_model.features import log_features
 from fcforge.core.randomness import numpy_rng

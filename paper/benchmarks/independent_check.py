@@ -1,12 +1,14 @@
 """Recompute published numbers from paper/results with numpy alone.
 
-    python paper/benchmarks/independent_check.py            # 40 numbers of the pages of results
-    python paper/benchmarks/independent_check.py --number 5
+    python paper/benchmarks/independent_check.py            # 40 numbers of the pages of results, 30 of sums
+    python paper/benchmarks/independent_check.py --number 5 --sums 10
 
 It imports nothing of fcforge and nothing of the other scripts here. It reads the tables of
 docs/results, takes AAA, AUROC, FM or FOR of rows spread over all pages, decodes the stored scores of
 those learners, computes the number by its definition and compares. The encoding is that of the
-docstring of scores.py, written down anew. Exit status 1: a number differs.
+docstring of scores.py, written down anew. The tables of docs/results/sums.md are recomputed from
+sums.npz and sums_attacks.npz in the same way (docstring of sums_scores.py): all columns but the
+intervals and the ceiling. Exit status 1: a number differs.
 """
 
 import argparse
@@ -128,6 +130,177 @@ SUMMARIES = {
 }
 
 
+class Sums:
+    """Stored scores of one cell of sums.npz or sums_attacks.npz."""
+
+    def __init__(self, path, file, public, hospitals=None):
+        """Read the arrays of one data file, number of public people and number of hospitals."""
+        with np.load(path) as stored:
+            self.about = json.loads(stored["about"].tobytes())
+            wanted = {"file": file, "public": public, "hospitals": hospitals}
+            cells = self.about["cells"]
+            (c,) = (k for k, x in enumerate(cells) if x | wanted == x)
+            f = self.about["files"].index(file)
+            self.columns = cells[c]["columns"]
+            self.y, self.site = stored[f"y_{f}"], stored[f"site_{f}"]
+            self.groups = stored[f"groups_{f}"] == 1
+            self.roles = stored[f"roles_{c}"]
+            self.arrays = {
+                name: stored[f"{name}_{c}"]
+                for name in ("ranks", "chance", "order")
+                if f"{name}_{c}" in stored.files
+            }
+
+    def aurocs(self, row, group=None):
+        """Return the AUROC within hospitals of every partition, of all people or those of a group."""
+        begin = 0
+        for title, draws in self.columns:
+            if title == row:
+                mine = slice(begin, begin + draws)
+            begin += draws
+        chosen = np.full(len(self.y), True)
+        if group is not None:
+            chosen = self.groups[self.about["groups"].index(group)]
+        values = []
+        done = 0
+        for roles in self.roles:
+            test = np.flatnonzero(roles == 3)
+            ranks = self.arrays["ranks"][done : done + len(test), mine].astype(int)
+            done += len(test)
+            won = pairs = 0
+            for site in np.unique(self.site[test]):
+                here = (self.site[test] == site) & chosen[test]
+                y = self.y[test][here]
+                gap = ranks[here][y == 1][:, None] - ranks[here][y == 0][None, :]
+                won += ((gap > 0) + 0.5 * (gap == 0)).mean(axis=2).sum()
+                pairs += gap.shape[0] * gap.shape[1]
+            # a group with at most 20 pairs in a partition is left out there
+            values.append(won / pairs if group is None or pairs > 20 else np.nan)
+        return np.array(values)
+
+    def worth(self, row, column):
+        """Return one number of a row of the curve, as it is printed."""
+        if column == "auroc":
+            return self.aurocs(row).mean()
+        if column in self.about["groups"]:
+            return np.nanmean(self.aurocs(row, column))
+        head = self.aurocs("public head").mean()
+        gain = self.aurocs(row).mean() - head
+        if column == "gain":
+            return gain
+        return 100 * gain / (self.aurocs("pooled ridge").mean() - head)
+
+    def calibration(self, row):
+        """Return the expected calibration error over ten bins, averaged over partitions."""
+        rows = ["public head", *dict.fromkeys(title for title, _, _ in self.columns)]
+        values = []
+        done = 0
+        for roles in self.roles:
+            y = self.y[roles == 3].astype(int)
+            part = self.arrays["chance"][done : done + len(y), rows.index(row)]
+            done += len(y)
+            p = part / (2**32 - 1)
+            bins = np.minimum(np.floor(10 * p), 9)
+            off = [abs((p - y)[bins == b].sum()) for b in range(10)]
+            values.append(sum(off) / len(y))
+        return np.mean(values)
+
+    def attack(self, row, wanted):
+        """Return the AUC of an attack on a row, averaged over partitions and draws."""
+        values = []
+        done = bits_done = 0
+        for roles in self.roles:
+            inside = roles[roles >= 2] == 2
+            n = len(inside)
+            ranks = self.arrays["ranks"][done : done + n].astype(int)
+            done += n
+            k = 0
+            for title, attack, draws in self.columns:
+                if draws == 1:
+                    areas = [auroc(ranks[:, k], inside)]
+                    k += 1
+                else:
+                    size = draws * -(-n // 8)
+                    packed = self.arrays["order"][bits_done : bits_done + size]
+                    bits_done += size
+                    if (title, attack) == (row, wanted):
+                        bits = np.unpackbits(packed.reshape(draws, -1), axis=1)[:, :n]
+                        areas = [auroc(np.arange(n), b) for b in bits]
+                if (title, attack) == (row, wanted):
+                    values.append(np.mean(areas))
+        return np.mean(values) if values else np.nan
+
+
+WORTH = {"AUROC": "auroc", "above the public head": "gain", "of the gap": "gap"}
+GROUPS = ("female", "male", "under 15", "15 and over")
+KNOWING = {
+    "attack": ("public covariance", "everybody known"),
+    "attack, all others known": ("all others known",),
+}
+
+
+def published_sums(page):
+    """Yield (file, public, hospitals, row, column, printed) of the tables of sums."""
+    table, heads = None, []
+    for line in page.read_text().splitlines():
+        if line.startswith("<!-- "):
+            words = line.split()[2:-1]
+            table = words if words[:1] == ["sums"] and len(words) > 2 else None
+            heads = []
+        elif table and line.startswith("| what leaves"):
+            heads = [h.strip() for h in line.strip("|").split("|")]
+        elif table and heads and line.startswith("| "):
+            row, *cells = (c.strip() for c in line.strip("|").split("|"))
+            for head, cell in zip(heads[1:], cells, strict=True):
+                if not cell or head == "ceiling":
+                    continue
+                public, hospitals = int(table[3]) if len(table) > 3 else 200, None
+                column = head
+                if table[1] == "by_hospitals":
+                    column = "above the public head"
+                    count = head.split()[0]
+                    hospitals = None if count == "all" else int(count)
+                    cell = cell.split(" (")[0]
+                yield table[2], public, hospitals, row, column, cell.split(" [")[0]
+
+
+def recomputed_sum(file, public, hospitals, row, column):
+    """Return a number of the tables of sums from the stored scores."""
+    if column in WORTH or column in GROUPS:
+        cell = Sums(RESULTS / "sums.npz", file, public, hospitals)
+        return cell.worth(row, WORTH.get(column, column))
+    cell = Sums(RESULTS / "sums_attacks.npz", file, public)
+    if column == "calibration error":
+        return cell.calibration(row)
+    return np.nanmax([cell.attack(row, name) for name in KNOWING[column]])
+
+
+def check_sums(number):
+    """Recompute numbers of docs/results/sums.md; return how many were compared and how many differ.
+
+    Every column has its share of `number`; with a large one all are compared.
+    """
+    every = list(published_sums(ROOT / "docs" / "results" / "sums.md"))
+    columns = list(dict.fromkeys(found[4] for found in every))
+    by_column = [[f for f in every if f[4] == column] for column in columns]
+    chosen = [
+        found
+        for first, part in enumerate(by_column)
+        for found in spread(part, -(-number // len(columns)), 2 * first)
+    ]
+    wrong = 0
+    for file, public, hospitals, row, column, text in chosen:
+        value = float(text.replace("\N{MINUS SIGN}", "-").removesuffix(" %"))
+        digits = len(text.partition(".")[2]) if "." in text else 0
+        ours = recomputed_sum(file, public, hospitals, row, column)
+        near = abs(ours - value) < 0.51 * 10**-digits
+        wrong += not near
+        where = f"{file} {public} {hospitals or 'all'}"
+        sign = "" if near else "   DIFFERS"
+        print(f"{where:36} {row:24} {column:24} {text:>7} {ours:.4f}{sign}")
+    return len(chosen), wrong
+
+
 def published(pages):
     """Yield (table, learner, column, value) of every row of the tables of results."""
     for page in sorted(pages):
@@ -164,6 +337,7 @@ def main():
     """Compare and print; return 1 if a number differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=40, help="how many numbers")
+    parser.add_argument("--sums", type=int, default=30, help="how many of sums")
     args = parser.parse_args()
     every = [
         found
@@ -186,8 +360,10 @@ def main():
             wrong += not near
             sign = "" if near else "   DIFFERS"
             print(f"{name:24} {learner:32} {column:6} {value:.3f} {ours:.4f}{sign}")
-    print(f"{len(chosen)} published numbers recomputed, {wrong} differ.")
-    return int(wrong > 0 or len(chosen) < args.number)
+    n_sums, wrong_sums = check_sums(args.sums) if args.sums else (0, 0)
+    wrong += wrong_sums
+    print(f"{len(chosen) + n_sums} published numbers recomputed, {wrong} differ.")
+    return int(wrong > 0 or len(chosen) < args.number or n_sums < bool(args.sums))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ Another page asks for a table between two comments; what stands between them is 
 
     <!-- table sums curve abide1_aal116.npz 200 -->  ...  <!-- end -->
 
-Beside the tables every NAME.npz gives NAME.csv with all columns, and the figures of docs/images are
-drawn. Numbers are rounded twice (`fcforge.core.formatting.rounded`): every CPU writes the same bytes.
+Beside the tables every NAME.npz gives NAME.csv with all columns (sums.npz and sums_attacks.npz too:
+`sums_scores`), and the figures of docs/images are drawn. Numbers are rounded twice
+(`fcforge.core.formatting.rounded`): every CPU writes the same bytes.
 """
 
 import argparse
@@ -33,6 +34,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
 import paper_tables  # noqa: E402
+import sums_scores  # noqa: E402
 import sums_tables  # noqa: E402
 from pages import PORTRAITS, Pages  # noqa: E402
 from paper_tables import Finished  # noqa: E402
@@ -53,15 +55,41 @@ def read(name: str) -> tuple[Finished, dict[str, Any]]:
 
 
 def table_names() -> list[str]:
-    """Return the tables of paper/results, the largest first."""
+    """Return the tables of runs in paper/results, the largest first."""
     files = sorted(RESULTS.glob("*.npz"), key=lambda path: -path.stat().st_size)
-    return [path.stem for path in files if not path.stem.endswith(PORTRAITS)]
+    names = [path.stem for path in files if not path.stem.endswith(PORTRAITS)]
+    return [name for name in names if name not in sums_tables.SCORED]
 
 
 @cache
 def tables() -> dict[str, Finished]:
     """Return the tables of paper/results by name, the largest first."""
     return {name: read(name)[0] for name in table_names()}
+
+
+@cache
+def sums(name: str) -> sums_scores.Stored:
+    """Return the stored scores of sums."""
+    return sums_scores.read_scores(RESULTS / f"{name}.npz")
+
+
+def sums_rows(asked: tuple[str, int]) -> list[dict[str, object]]:
+    """Return the lines of one cell of a spreadsheet of sums."""
+    name, cell = asked
+    return sums_scores.rows_of_cell(sums(name), cell)
+
+
+def sums_sheets(jobs: int) -> dict[str, str]:
+    """Return the spreadsheets of sums by name, from the stored scores alone."""
+    asked = [
+        (name, c) for name in sums_tables.SCORED for c in range(len(sums(name).cells))
+    ]
+    rows: dict[str, list[dict[str, object]]] = {}
+    for (name, _), lines in zip(
+        asked, side_by_side(jobs, sums_rows, asked), strict=True
+    ):
+        rows.setdefault(name, []).extend(lines)
+    return {name: sums_scores.sheet(lines) for name, lines in rows.items()}
 
 
 VIEWS: Mapping[str, Callable[[str, str], str]] = {
@@ -130,6 +158,8 @@ def make(jobs: int) -> dict[Path, str]:
     ):
         vars(table)["rows"] = rows  # as if computed here
     RESULT_PAGES.use({name: read(name) for name in tables()})
+    of_sums = sums_sheets(jobs)
+    sums_tables.use(of_sums)
     asked = {
         match.group(2, 3)
         for page in pages()
@@ -139,7 +169,7 @@ def make(jobs: int) -> dict[Path, str]:
     made = dict(zip(slow_first, side_by_side(jobs, view_of, slow_first), strict=True))
     sheets = {
         name: rows_csv(list(table.rows.values())) for name, table in tables().items()
-    }
+    } | of_sums
     texts = {page: filled(page, made) for page in pages()}
     return (
         texts

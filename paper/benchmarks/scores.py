@@ -61,7 +61,7 @@ LARGEST_LOGIT = float(logit(1 - 1e-8))
 BEND = 2.0
 ONE_BYTE = 60  # most subjects of a test part whose scores fit one byte each
 LARGEST = {np.dtype(np.int8): 63, np.dtype(np.int16): 32767}  # m
-_UNREADABLE = (
+UNREADABLE = (
     OSError,
     ValueError,
     KeyError,
@@ -431,7 +431,7 @@ def read_table(path: Path, as_run: bool = False) -> tuple[Finished, dict[str, An
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return unpack({name: archive[name] for name in archive.files}, as_run)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DataError(
             f"not a table of scores, damaged, or of another version of fcforge ({error}).",
             where=str(path),

@@ -1,7 +1,11 @@
 """The real curve: what sums and releases add to the public head, and what attacks find in them.
 
 usage: python paper/benchmarks/sums.py worth [--partitions 40] [--publics 100 200 400] [--jobs 1]
-       python paper/benchmarks/sums.py attacks --partitions 6
+       python paper/benchmarks/sums.py attacks --partitions 5
+
+Scores are written to paper/results/sums.npz and sums_attacks.npz (`sums_scores`), from which the
+spreadsheets beside them follow; `make tables` writes these again. `--parts FOLDER` stores each cell
+there as soon as it is done, and a second run of the same commit takes it from there.
 
 Both ABIDE files, everybody in them. In each partition sites at random are public until so many
 people are; all other sites are hospitals, 70 % of each learn and 30 % are tested. The public head,
@@ -28,23 +32,40 @@ Membership attacks (second command) on the same sums, where all hospitals give: 
 The expected calibration error is that of the product's own functions on the same partitions.
 """
 
-import csv
 import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import sums_scores
+from scores import places, write_table
 from setting import FILES, FOLDER, ROOT, TWICE, machine, options, show, whole_abide
+from sums_scores import (
+    ALONE,
+    ATTACKS,
+    LEARNING,
+    PLANS,
+    POOLED,
+    PUBLIC,
+    WHOLE,
+    Cell,
+    People,
+    Stored,
+    order_bits,
+    ranks_within,
+    roles_of,
+    smallest,
+)
 
 from fcforge.base_model.features import log_features
+from fcforge.core.component import Component
 from fcforge.core.randomness import numpy_rng
 from fcforge.data.cohort import Cohort
-from fcforge.evaluation.privacy.measures import auc
 from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.expected_gain import Partition, random_partition
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
@@ -54,28 +75,22 @@ from fcforge_consortium.base_model.space import (
     fit_base_and_space,
 )
 from fcforge_consortium.base_model.vectors import DOSES, SENSITIVITY, UNIT
-from fcforge_consortium.privacy.noise import DELTA, ceiling_of, sigma_for
+from fcforge_consortium.privacy.noise import DELTA, sigma_for
 
-EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
-PUBLIC = "public head"
-ALONE = "each hospital alone"
-POOLED = "pooled ridge"
-RESAMPLED = 200
 DRAWS = 4
 FEW = (4, 8)
 REPEATED = 30  # draws of the one dose that is left to an attacker who knows all others
 USUAL = 200  # public people for whom fewer hospitals are tried, too
-ATTACKS = ("public covariance", "everybody known", "all others known")
-GROUPS = ("female", "male", "under 15", "15 and over")
 
 
-def title(epsilon: float | None, keepers: bool) -> str:
-    """Return the title of a row."""
-    form = "two keepers" if keepers else "local"
-    return f"{form}, exact" if epsilon is None else f"{form}, epsilon {epsilon:g}"
+class Asked(NamedTuple):
+    """A cell to compute."""
 
-
-PLANS = {title(e, k): (e, k) for k in (True, False) for e in EPSILONS}
+    command: str
+    file: str
+    public: int
+    hospitals: int | None
+    partitions: int
 
 
 class World:
@@ -88,7 +103,15 @@ class World:
         self.file = file
         age = np.asarray(self.cohort.covariates["age"], dtype=float)
         sex = np.asarray(self.cohort.covariates["sex"], dtype=float)
-        self.groups = np.stack([sex == 2, sex == 1, age < 15, age >= 15])
+        place = places(Component("folder", {"path": str(FOLDER / file)}))
+        sites, site = np.unique(self.cohort.site, return_inverse=True)
+        self.people = People(
+            np.array([place[who] for who in self.cohort.subject_id]),
+            site,
+            self.cohort.y,
+            np.stack([sex == 2, sex == 1, age < 15, age >= 15]),
+            tuple(sites.tolist()),
+        )
 
     def partition(self, number: int, public: int, hospitals: int | None) -> Partition:
         """One dealing; the first so many hospitals learn, all are tested."""
@@ -142,48 +165,6 @@ def placed(part: Partition, name: str) -> tuple[ContributionSpace, float]:
     return part.space(planned_settings(level)), level * people
 
 
-# -- AUROC with people drawn again -----------------------------------------------------------------
-def resampled(
-    part: Partition, scores: dict[str, np.ndarray], times: np.ndarray
-) -> dict[str, np.ndarray]:
-    """AUROC (1 + RESAMPLED,) of each row: as it is, and with each person so many times (n, B)."""
-    ill, well = part.pairs[0]
-    test = part.rows[2]
-    weight = times[test[ill]] * times[test[well]]
-    weight = np.concatenate([np.ones((len(ill), 1)), weight], 1)
-    results = {}
-    for name, score in scores.items():
-        above = score[ill] - score[well]
-        right = ((above > 0) + 0.5 * (above == 0)).mean(1)
-        results[name] = right @ weight / weight.sum(0)
-    return results
-
-
-def in_groups(part: Partition, score: np.ndarray, groups: np.ndarray) -> list[float]:
-    """AUROC within hospitals of pairs whose two people are of one group."""
-    ill, well = part.pairs[0]
-    test = part.rows[2]
-    above = score[ill] - score[well]
-    right = ((above > 0) + 0.5 * (above == 0)).mean(1)
-    results = []
-    for members in groups:
-        both = members[test[ill]] & members[test[well]]
-        results.append(float(right[both].mean()) if both.sum() > 20 else np.nan)
-    return results
-
-
-def calibration(odds: np.ndarray, y: np.ndarray) -> float:
-    """Expected calibration error over ten bins of the probability."""
-    p = 1 / (1 + np.exp(-odds))
-    place = np.minimum((10 * p).astype(int), 9)
-    results = 0.0
-    for k in range(10):
-        here = place == k
-        if here.any():
-            results += here.mean() * abs(p[here].mean() - y[here].mean())
-    return float(results)
-
-
 def product_odds(part: Partition, world: World, name: str, number: int) -> np.ndarray:
     """Log odds (m,) of the tested people, by the functions that a consortium uses."""
     epsilon, keepers = PLANS.get(name, (None, True))
@@ -208,11 +189,6 @@ def product_odds(part: Partition, world: World, name: str, number: int) -> np.nd
 
 
 # -- attacks ---------------------------------------------------------------------------------------
-def area_of(inside: np.ndarray, outside: np.ndarray) -> float:
-    """AUC of people who all count alike."""
-    return float(auc(inside, outside, np.ones(len(inside)), np.ones(len(outside))))
-
-
 def rows_of(
     part: Partition, start: ContributionSpace, people: np.ndarray
 ) -> np.ndarray:
@@ -246,8 +222,13 @@ def unlike(
     return np.concatenate([inside, rows[:, -1:] / spread[-1]], 1)
 
 
-def attacked(part: Partition, name: str, rng: np.random.Generator) -> list[float]:
-    """AUC of each attack: on the sum of two keepers, or on every hospital's own release."""
+def attacked(
+    part: Partition, name: str, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Scores (N, draws) of each attack: on the sum of two keepers, or on every hospital's own release.
+
+    People are those who learn, then those who are tested.
+    """
     epsilon, keepers = PLANS[name]
     start = placed(part, name)[0]
     _, learn, test = part.rows
@@ -257,22 +238,22 @@ def attacked(part: Partition, name: str, rng: np.random.Generator) -> list[float
     sigma = 0.0 if epsilon is None else sigma_for(epsilon)
     dose = sigma * start.clip * SENSITIVITY / UNIT
     norm = np.linalg.norm(rows, axis=1)
+    results = {}
     if keepers:
-        first, second = on_sum(start, rows, inside, DOSES * dose**2, rng)
+        both = on_sum(start, rows, inside, DOSES * dose**2, rng)
+        results |= {k: v[:, None] for k, v in zip(ATTACKS, both, strict=False)}
     else:
-        first = np.zeros(len(people))
-        second = np.zeros(len(people))
+        first = np.zeros((len(people), 1))
         for site in np.unique(part.site[people]):
             here = part.site[people] == site
             success = on_sum(start, rows[here], inside[here], dose**2, rng)
-            first[here] = success[0]
-    results = [area_of(score[inside], score[~inside]) for score in (first, second)]
+            first[here, 0] = success[0]
+        results[ATTACKS[0]] = first
     alone = []
     for _ in range(REPEATED if dose else 1):
         noise = dose * norm * rng.standard_normal(len(rows))
-        score = norm**2 * (inside - 0.5) + noise
-        alone.append(area_of(score[inside], score[~inside]))
-    return [results[0], results[1] if keepers else np.nan, float(np.mean(alone))]
+        alone.append(norm**2 * (inside - 0.5) + noise)
+    return {**results, ATTACKS[2]: np.stack(alone, 1)}
 
 
 def on_sum(
@@ -302,83 +283,72 @@ def on_sum(
 world_of = cache(World)
 
 
-def cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
-    """Worth: rows of one file, one number of public people, one number of hospitals."""
-    file, public, hospitals, partitions = asked
-    world = world_of(file)
+def worth(world: World, asked: Asked) -> Cell:
+    """Ranks of the scores of every row: one file, one number of public people and of hospitals."""
     site = world.cohort.site
-    times = numpy_rng(0, "sums people").poisson(1.0, (len(site), RESAMPLED))
-    results: dict[str, list] = {}
-    groups: dict[str, list] = {}
-    sizes = []
-    for k in range(partitions):
-        part = world.partition(k, public, hospitals)
+    roles, ranks = [], []
+    columns: tuple[tuple[str, int], ...] = ()
+    for k in range(asked.partitions):
+        part = world.partition(k, asked.public, asked.hospitals)
         scores = scored(part, site)
-        for name, values in resampled(part, scores, times).items():
-            results.setdefault(name, []).append(values)
-            inside = in_groups(part, scores[name], world.groups)
-            groups.setdefault(name, []).append(inside)
-        people = len(part.rows[1])
-        sizes.append([len(part.rows[0]), hospitals_of(part), people, len(part.rows[2])])
-    place = {
-        "file": file,
-        "public": public,
-        "hospitals": "all" if hospitals is None else hospitals,
-        "partitions": partitions,
+        columns = tuple((name, each.shape[1]) for name, each in scores.items())
+        together = np.concatenate(list(scores.values()), 1)
+        test = part.rows[2]
+        ranks.append(ranks_within(together, site[test])[np.argsort(test)])
+        roles.append(roles_of(len(site), part.rows))
+    arrays = {"ranks": smallest(np.concatenate(ranks))}
+    return Cell(*asked[1:4], columns, np.stack(roles), arrays)
+
+
+def attacks(world: World, asked: Asked) -> Cell:
+    """Scores of the attacks and probabilities of the tested people: one file and number of public."""
+    roles, ranks, chances, orders = [], [], [], []
+    columns: list[tuple[str, str, int]] = []
+    for k in range(asked.partitions):
+        part = world.partition(k, asked.public, None)
+        everybody = np.concatenate(part.rows[1:])
+        in_order = np.argsort(everybody)
+        mine = roles_of(len(world.cohort.y), part.rows)
+        inside = mine[mine >= LEARNING] == LEARNING
+        odds, once, columns = [], [], []
+        for name in (PUBLIC, *PLANS):
+            odds.append(product_odds(part, world, name, k))
+            if name == PUBLIC:
+                continue
+            rng = numpy_rng(k, "sums attacks", asked.file, asked.public)
+            for attack, each in attacked(part, name, rng).items():
+                scores = each[in_order]
+                columns.append((name, attack, scores.shape[1]))
+                if scores.shape[1] == 1:
+                    once.append(scores)
+                else:
+                    orders.append(order_bits(scores, inside).ravel())
+        together = np.zeros(len(everybody))  # ranks among all, not by hospital
+        ranks.append(ranks_within(np.concatenate(once, 1), together))
+        chance = 1 / (1 + np.exp(-np.stack(odds, 1)))
+        chances.append(np.round(WHOLE * chance)[np.argsort(part.rows[2])])
+        roles.append(mine)
+    arrays = {
+        "ranks": smallest(np.concatenate(ranks)),
+        "chance": np.concatenate(chances).astype(np.uint32),
+        "order": np.concatenate(orders),
     }
-    counts = ("public_people", "mean_hospitals", "learning_people", "tested_people")
-    place |= dict(zip(counts, np.mean(sizes, axis=0).tolist(), strict=True))
-    print(file, public, hospitals, f"{time.process_time():.0f} s of CPU", flush=True)
-    return [{**place, **row} for row in summed(results, groups)]
+    return Cell(asked.file, asked.public, None, tuple(columns), np.stack(roles), arrays)
 
 
-def summed(
-    results: dict[str, list], groups: dict[str, list]
-) -> Iterator[dict[str, object]]:
-    """Means with intervals over partitions and people, paired with the public head."""
-    values = {name: np.array(v) for name, v in results.items()}
-    partitions = len(values[PUBLIC])
-    rng = numpy_rng(0, "sums partitions")
-    again = rng.integers(partitions, size=(RESAMPLED, partitions))
-
-    def interval(each: np.ndarray) -> tuple[float, float, float]:
-        drawn = [each[again[b], 1 + b].mean() for b in range(RESAMPLED)]
-        low, high = np.quantile(drawn, [0.025, 0.975])
-        return float(each[:, 0].mean()), float(low), float(high)
-
-    gap = (values[POOLED] - values[PUBLIC])[:, 0].mean()
-    for name, each in values.items():
-        gain = each - values[PUBLIC]
-        row: dict[str, object] = {"row": name}
-        for key, measured in (("auroc", each), ("gain", gain)):
-            ends = (key, f"{key}_low", f"{key}_high")
-            row |= dict(zip(ends, interval(measured), strict=True))
-        row["gap_closed"] = float(gain[:, 0].mean() / gap)
-        inside = np.nanmean(np.array(groups[name]), axis=0).tolist()
-        yield row | dict(zip(GROUPS, inside, strict=True))
-
-
-def attacked_cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
-    """Attacks and calibration: rows of one file and number of public people."""
-    file, public, _, partitions = asked
-    world = world_of(file)
-    results: dict[str, list] = {name: [] for name in (PUBLIC, *PLANS)}
-    for k in range(partitions):
-        part = world.partition(k, public, None)
-        for name, values in results.items():
-            odds = product_odds(part, world, name, k)
-            rng = numpy_rng(k, "sums attacks", file, public)
-            broken = attacked(part, name, rng) if name in PLANS else [np.nan] * 3
-            values.append([calibration(odds, part.y_test), *broken])
-    print(file, public, f"{time.process_time():.0f} s of CPU", flush=True)
-    rows = []
-    for name, values in results.items():
-        row = {"file": file, "public": public, "partitions": partitions, "row": name}
-        each = np.array(values).mean(0).tolist()
-        row |= dict(zip(("ece", *ATTACKS), each, strict=True))
-        row["ceiling"] = ceiling_of(PLANS[name][0]) if name in PLANS else np.nan
-        rows.append(row)
-    return rows
+def computed(asked: Asked, parts: Path | None = None) -> Stored:
+    """One cell, from the folder of a commit's parts if it is there already."""
+    named = "-".join(map(str, (asked.command, Path(asked.file).stem, *asked[2:])))
+    path = parts / f"{named}.npz" if parts else None
+    if path and path.is_file():
+        return sums_scores.read_scores(path)
+    world = world_of(asked.file)
+    cell = (worth if asked.command == "worth" else attacks)(world, asked)
+    stored = Stored(asked.command, {asked.file: world.people}, (cell,), {})
+    if path:
+        write_table(path, sums_scores.pack(stored))
+    print(*asked[:4], f"{time.process_time():.0f} s of CPU", flush=True)
+    return stored
 
 
 def main() -> None:
@@ -391,48 +361,47 @@ def main() -> None:
         few=FEW,
         jobs=1,
         out=Path,
+        parts=Path,
     )
-    worth = args.command == "worth"
+    for_worth = args.command == "worth"
     began = time.perf_counter()
     cells = [
-        (file, public, hospitals, args.partitions)
+        Asked(args.command, file, public, hospitals, args.partitions)
         for file in FILES.values()
         for public in args.publics
-        for hospitals in (None, *(args.few if worth and public == USUAL else ()))
+        for hospitals in (None, *(args.few if for_worth and public == USUAL else ()))
     ]
-    work = cell if worth else attacked_cell
+    source = commit()  # of now: the checkout may move on during the run
+    work = partial(computed, parts=args.parts and args.parts / source[:10])
     if args.jobs == 1:
         results = [work(asked) for asked in cells]
     else:
         with ProcessPoolExecutor(args.jobs) as pool:
             results = list(pool.map(work, cells))
-    rows = [row for each in results for row in each]
     about = {
         "command": f"python paper/benchmarks/sums.py {args.command} "
         f"--partitions {args.partitions}",
-        "commit": commit(),
+        "commit": source,
         "machine": machine(),
         "seconds": round(time.perf_counter() - began),
         "jobs": args.jobs,
         "delta": DELTA,
     }
-    usual = ROOT / "paper" / "results" / ("sums.csv" if worth else "sums_attacks.csv")
-    write_csv(args.out or usual, rows, about)
+    people = {file: each for stored in results for file, each in stored.people.items()}
+    every = tuple(cell for stored in results for cell in stored.cells)
+    name = "sums.npz" if for_worth else "sums_attacks.npz"
+    path = args.out or ROOT / "paper" / "results" / name
+    write_table(path, sums_scores.pack(Stored(args.command, people, every, about)))
+    rows = sums_scores.summary(sums_scores.read_scores(path))
+    write_csv(path.with_suffix(".csv"), rows, about)
     show(rows, ".3f")
 
 
 def write_csv(
     path: Path, rows: list[dict[str, object]], about: dict[str, object]
 ) -> None:
-    """Rows as CSV, numbers to five digits; command, commit and machine as JSON beside it."""
-    with path.open("w", newline="") as file:
-        sheet = csv.DictWriter(file, rows[0], lineterminator="\n")
-        sheet.writeheader()
-        for row in rows:
-            plain = {
-                k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()
-            }
-            sheet.writerow(plain)
+    """Rows as CSV; command, commit and machine as JSON beside it."""
+    path.write_text(sums_scores.sheet(rows))
     path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
 
 

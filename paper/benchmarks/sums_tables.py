@@ -6,8 +6,10 @@ the mechanism's ceiling is for.
 """
 
 import csv
+import io
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,21 @@ from fcforge.core.formatting import memory, number, with_interval
 
 RESULTS = Path(__file__).parents[1] / "results"
 PEOPLE = {"abide1_aal116_dparsf.npz": "1,098 people", "abide1_aal116.npz": "871 people"}
+SCORED = ("sums", "sums_attacks")  # spreadsheets that follow from stored scores
+_SHEETS: dict[str, str] = {}
+
+
+def use(sheets: Mapping[str, str]) -> None:
+    """Show these spreadsheets instead of those in paper/results/."""
+    _SHEETS.update(sheets)
+    rows_of.cache_clear()
 
 
 @cache
 def rows_of(name: str) -> tuple[dict[str, str], ...]:
     """Lines of a spreadsheet of paper/results/."""
-    with (RESULTS / f"{name}.csv").open(newline="") as stream:
-        return tuple(csv.DictReader(stream))
+    text = _SHEETS.get(name) or (RESULTS / f"{name}.csv").read_text()
+    return tuple(csv.DictReader(io.StringIO(text)))
 
 
 def _interval(row: dict[str, str], key: str, sign: bool = False) -> str:

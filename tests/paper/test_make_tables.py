@@ -157,7 +157,7 @@ def test_published_numbers_come_out_of_an_independent_script():
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-1000:]
-    assert "0 differ" in done.stdout
+    assert "70 published numbers recomputed, 0 differ" in done.stdout
 
 
 def test_the_independent_script_imports_nothing_of_the_product():
@@ -176,3 +176,38 @@ def test_the_independent_measures_by_hand():
     p, y = np.array([0.9, 0.4, 0.4]), np.array([1, 0, 1])
     assert independent_check.auroc(p, y) == pytest.approx(0.75)
     assert independent_check.accuracy(p, y) == pytest.approx(2 / 3)
+
+
+def test_the_independent_script_reads_every_column_of_sums():
+    page = ROOT / "docs" / "results" / "sums.md"
+    found = list(independent_check.published_sums(page))
+    heads = {
+        head.strip()
+        for path, name, view, text in ASKED
+        if path == page and name == "sums" and view != "ran"
+        for head in text.splitlines()[0].strip("|").split("|")
+    }
+    by_hospitals = {"4 hospitals", "8 hospitals", "all hospitals"}
+    wanted = heads - by_hospitals - {"what leaves", "ceiling"}
+    assert {column for *_, column, _ in found} == wanted
+    assert {hospitals for _, _, hospitals, *_ in found} == {None, 4, 8}
+    assert {public for _, public, *_ in found} == {100, 200, 400}
+
+
+def test_the_independent_script_says_which_number_of_sums_differs(
+    tmp_path, monkeypatch, capsys
+):
+    page = tmp_path / "docs" / "results" / "sums.md"
+    page.parent.mkdir(parents=True)
+    text = (ROOT / "docs" / "results" / "sums.md").read_text()
+    line = next(x for x in text.splitlines() if x.startswith("| public head | 0."))
+    marker = "<!-- table sums curve abide1_aal116_dparsf.npz 200 -->"
+    heads = "| what leaves | AUROC |\n|---|---|"
+    page.write_text(
+        f"{marker}\n{heads}\n| public head | {line[16:21]} |\n<!-- end -->\n"
+    )
+    monkeypatch.setattr(independent_check, "ROOT", tmp_path)
+    assert independent_check.check_sums(1) == (1, 0)
+    page.write_text(f"{marker}\n{heads}\n| public head | 0.500 |\n<!-- end -->\n")
+    assert independent_check.check_sums(1) == (1, 1)
+    assert "DIFFERS" in capsys.readouterr().out
