@@ -6,8 +6,8 @@
 # in all, and no later copy of the working tree disturbs it. Every call shows its log for SECONDS, or until it has ended, and
 # packs the scores there are into $OUT. A call after the driver has ended starts it again, if there is something left to do.
 set -uo pipefail
+folder=$(realpath "$1"); out=$(realpath -m "${OUT:-out}"); seconds=$2; limit=$3; shift 3
 cd "$(dirname "$0")/../.."
-folder=$1; seconds=$2; limit=$3; shift 3
 device=${DEVICE:-cuda} root=${ROOT:-/tmp/fcforge_tables}
 mkdir -p "$root"
 if [ ! -d "$root/code" ]; then
@@ -36,4 +36,4 @@ if ! kill -0 "$(cat "$root/driver.pid" 2> /dev/null)" 2> /dev/null; then
   echo $! > "$root/driver.pid"
 fi
 timeout "$seconds" tail -n +1 -f --pid "$(cat "$root/driver.pid")" "$root/log"
-cd "$root/code" && python3 paper/benchmarks/run_tables.py pack "$root/runs" --out "${OUT:-out}"
+cd "$root/code" && python3 paper/benchmarks/run_tables.py pack "$root/runs" --out "$out"
