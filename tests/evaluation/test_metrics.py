@@ -36,6 +36,8 @@ def test_ranks_are_those_of_scipy():
     )  # rounding makes ties
     np.testing.assert_array_equal(average_ranks(values), rankdata(values, axis=-1))
     assert average_ranks(np.zeros((2, 0))).shape == (2, 0)
+    unknown = average_ranks(np.array([[np.nan, 0.2, np.nan], [0.1, 0.3, 0.2]]))
+    np.testing.assert_array_equal(unknown, [[2.5, 1, 2.5], [1, 3, 2]])
 
 
 @pytest.mark.parametrize("metric", [*ORACLES, "ece"])

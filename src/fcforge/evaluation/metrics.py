@@ -69,14 +69,20 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
     >>> average_ranks(np.array([0.3, 0.1, 0.3]))
     array([2.5, 1. , 2.5])
     """
-
-    def ranks(row: np.ndarray) -> np.ndarray:
-        ordered = np.sort(row)
-        below = np.searchsorted(ordered, row)
-        up_to = np.searchsorted(ordered, row, side="right")
-        return (below + up_to + 1) / 2
-
-    return np.apply_along_axis(ranks, -1, values)
+    if values.size == 0:
+        return np.zeros(values.shape)
+    order = np.argsort(values, axis=-1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=-1)
+    before, after = ordered[..., :-1], ordered[..., 1:]
+    tied = (before == after) | (np.isnan(before) & np.isnan(after))
+    begins = np.concatenate([np.ones((*values.shape[:-1], 1), bool), ~tied], axis=-1)
+    first = np.flatnonzero(begins)  # of each group of ties, counted over all rows
+    counts = np.diff(first, append=values.size)
+    of_group = first % values.shape[-1] + (counts + 1) / 2
+    ranks = np.empty(values.shape)
+    in_order = np.repeat(of_group, counts).reshape(values.shape)
+    np.put_along_axis(ranks, order, in_order, axis=-1)
+    return ranks
 
 
 def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
