@@ -194,23 +194,11 @@ class Pages:
         found = self._threshold_part(name, one, other)
         return difference_text(found.value, found.low, found.high)
 
-    def explained(self, name: str, one: str, other: str) -> str:
-        """Return whether the threshold explains a gain in AAA, and what may be left of it.
-
-        "yes" needs that something is forgotten: that the interval of the other learner's corrected
-        FM lies above zero.
-        """
-        if self._threshold_part(name, one, other).low <= 0:
-            return "not established"
-        left = self.verdict(name, one, other, "own")
-        if left == "is above":
-            return "in part"
-        if left == "is below":
-            return "yes, and the rest is a loss"
-        forgets = self._estimate(name, other, "FM unb.").low > 0
-        high = number(self._compared(name, one, other, "own").high)
-        first = "yes" if forgets else "little forgotten, little to gain"
-        return f"{first}; with own thresholds a gain above {high} is unlikely"
+    def own_gain(self, name: str, learner: str) -> str:
+        """Return what each site's own threshold adds to a learner's AAA, with its interval."""
+        tables = self._with_own(name), self.table_of(name)
+        own, common = ([r for r in t.groups[learner] if finite(r)] for t in tables)
+        return _interval(Comparer().compare(own, common))
 
     def _threshold_part(self, name: str, one: str, other: str) -> Estimate:
         tables = self.table_of(name), self._with_own(name)
@@ -265,8 +253,24 @@ class Pages:
 
     def established(self, name: str, one: str, reference: str) -> bool:
         """Return whether a gain's interval lies above zero and its corrected p is below 0.05."""
-        gains = self.verdict(name, one, reference) == "is above"
-        return gains and self._corrected(name, reference)[one].p_holm < LEVEL
+        return self.finding(name, one, reference) == "is found above"
+
+    def finding(self, name: str, one: str, reference: str) -> str:
+        """Return "is found above", "is found below" or "is not found to differ from".
+
+        A difference is found where its interval excludes zero and its corrected p is below 0.05.
+        """
+        verdict = self.verdict(name, one, reference)
+        by_chance = self._corrected(name, reference)[one].p_holm >= LEVEL
+        if by_chance or verdict == "cannot be told from":
+            return "is not found to differ from"
+        return verdict.replace("is ", "is found ")
+
+    def tested(self, name: str, one: str, reference: str) -> str:
+        """Return a difference with its interval and corrected p, e.g. "+0.012 [+0.002, +0.022], p 0.051"."""
+        return (
+            f"{self.difference(name, one, reference)}, {self.p(name, one, reference)}"
+        )
 
     def _corrected(self, name: str, reference: str) -> dict[str, Comparison]:
         if (name, reference) not in self._p:

@@ -1,6 +1,7 @@
 """Pages are rendered from scores, and only where all tables that they need exist."""
 
 import json
+from dataclasses import replace
 
 import make_tables
 import numpy as np
@@ -10,6 +11,7 @@ from pages import Pages, cut_at_share, in_sentence, printed, with_own_threshold
 from paper_tables import Finished
 
 import fake_runs
+from fcforge.core.formatting import number
 from fcforge.evaluation.comparison import Comparison
 from fcforge.evaluation.forgetting import summary
 
@@ -147,11 +149,12 @@ def test_what_a_gain_consists_of(few):
     whole = few.difference("t", "FORGE", "Fine-tuning")
     assert whole.startswith("+")
     assert few.by_threshold("t", "FORGE", "Fine-tuning") == whole
-    text = few.explained("t", "FORGE", "Fine-tuning")
-    forgets = few._estimate("t", "Fine-tuning", "FM unb.").low > 0
-    assert text.startswith("yes" if forgets else "little forgotten")
-    assert text.endswith("with own thresholds a gain above 0.000 is unlikely")
-    assert few.explained("t", "Fine-tuning", "FORGE") == "not established"
+    for learner, runs in groups.items():
+        own, common = (
+            np.mean([summary(r)["aaa"] for r in each])
+            for each in ([with_own_threshold(r) for r in runs], runs)
+        )
+        assert few.own_gain("t", learner).startswith(number(own - common, sign=True))
 
 
 def test_ablations_count_where_the_interval_over_seeds_excludes_zero(tmp_path):
@@ -192,13 +195,15 @@ def test_the_words_of_the_first_page_hold():
         # the GCN hardly learns, the linear model does
         assert aaa(gcn, "Joint") - aaa(gcn, majority) < 0.07
         assert aaa(linear, "Cumulative") - aaa(gcn, "Cumulative") > 0.03
-        # "nothing is seen to be lost": README and landing page
+        # "on four sites there is little to gain", "no learner is found better than fine-tuning"
+        others = [k for k in stored.learners(linear) if k != "Fine-tuning"]
+        assert not any(stored.established(linear, k, "Fine-tuning") for k in others)
         assert stored.verdict(linear, "FORGE", "Cumulative") == "cannot be told from"
         # "a gain of about one point, with intervals that reach zero"
         gain = stored._compared(linear, "FORGE", "Fine-tuning")
         assert gain.low <= 0 <= gain.high
         assert 0.005 < gain.difference < 0.02
-        # "what it may gain is explained by where the cut lies", "does not surpass"
+        # "lies in where the common cut is put: with each site's own cut none is seen"
         part = stored._threshold_part(linear, "FORGE", "Fine-tuning")
         assert part.low > 0
         for metric in ("own", "auroc"):
@@ -208,3 +213,22 @@ def test_the_words_of_the_first_page_hold():
         assert abs(stored._compared(linear, "SI", "Fine-tuning").difference) < 0.0005
         # "in AUROC clearly"
         assert stored._estimate(linear, "Joint", "AUROC").low > 0.6
+    sites = "twenty_sites_linear"
+    gains = [
+        stored._compared(sites, one, "Fine-tuning").difference
+        for one in ("FORGE", "Cumulative")
+    ]
+    assert 0.4 < gains[0] / gains[1] < 0.6  # "FORGE reaches half of that"
+    for metric in ("own", "auroc"):
+        assert stored.verdict(sites, "FORGE", "Fine-tuning", metric) != "is above"
+
+
+def test_a_finding_needs_interval_and_p(few):
+    verdict = few.verdict("t", "FORGE", "Fine-tuning")
+    for p, expected in ((0.02, verdict.replace("is ", "is found ")), (0.5, None)):
+        compared = few._compared("t", "FORGE", "Fine-tuning")
+        few._p["t", "Fine-tuning"] = {"FORGE": replace(compared, p_holm=p)}
+        if expected is None or verdict == "cannot be told from":
+            expected = "is not found to differ from"
+        assert few.finding("t", "FORGE", "Fine-tuning") == expected
+        assert few.tested("t", "FORGE", "Fine-tuning").endswith(f"p {p:.3f}")
