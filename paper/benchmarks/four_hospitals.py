@@ -95,10 +95,10 @@ def drawn(
     return results
 
 
-def plan_values(world: Hospitals, epsilon: float | None, keepers: bool, seeds: int):
-    """AAA and AUROC (seeds, 2) of one plan, averaged over draws; those of the public head."""
+def plan_values(world: Hospitals, epsilon: float | None, aggregators: bool, seeds: int):
+    """AAA and AUROC (seeds, 2) of one plan, averaged over draws; those of the base model alone."""
     people = sum(len(learn) for learn, _ in world.split(0).values())
-    doses = vector.DOSES if keepers else len(SITES)
+    doses = vector.DOSES if aggregators else len(SITES)
     settings = planned_settings(noise_per_subject(people, epsilon, doses))
     start = fit_base_and_space(*world.public, settings)
     rows = vector.contribution_rows(start, world.features, world.cohort.y)
@@ -114,11 +114,11 @@ def plan_values(world: Hospitals, epsilon: float | None, keepers: bool, seeds: i
                 total = np.zeros(start.n_numbers, dtype=np.int64)
                 for name in chosen:
                     total = total + rows[parts[name][0]].sum(0)
-                    if not keepers:
+                    if not aggregators:
                         total = total + drawn(start, units, 1, seed, draw, name)
-                if keepers and chosen:
+                if aggregators and chosen:
                     total = total + drawn(start, units, doses, seed, draw, *chosen)
-                count = doses if keepers else len(chosen)
+                count = doses if aggregators else len(chosen)
                 beta = vector.solve(start, total, float(count * units**2), len(chosen))
                 weight, bias = vector.stepped_model(start, beta)
                 results[chosen] = {}
@@ -194,15 +194,15 @@ def main() -> None:
     rows = []
     for file in FILES.values():
         world = Hospitals(file)
-        results = {"public head": ridge_values(world, args.seeds, learns=False)}
-        results["ridge + start"] = ridge_values(world, args.seeds, learns=True)
-        for epsilon, keepers in PLANS:
-            results[title(epsilon, keepers)] = plan_values(
-                world, epsilon, keepers, args.seeds
+        results = {"base model alone": ridge_values(world, args.seeds, learns=False)}
+        results["ridge on a base model"] = ridge_values(world, args.seeds, learns=True)
+        for epsilon, aggregators in PLANS:
+            results[title(epsilon, aggregators)] = plan_values(
+                world, epsilon, aggregators, args.seeds
             )
-            print(file, title(epsilon, keepers), flush=True)
+            print(file, title(epsilon, aggregators), flush=True)
         for name, values in results.items():
-            both = np.concatenate([values, values - results["public head"]], 1)
+            both = np.concatenate([values, values - results["base model alone"]], 1)
             row = {"file": file, "row": name, "seeds": args.seeds}
             for key, column in zip(NAMES, both.T, strict=True):
                 ends = (key, f"{key}_low", f"{key}_high")

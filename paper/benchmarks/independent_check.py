@@ -184,7 +184,7 @@ class Sums:
             return self.aurocs(row).mean()
         if column in self.about["groups"]:
             return np.nanmean(self.aurocs(row, column))
-        head = self.aurocs("public head").mean()
+        head = self.aurocs("base model alone").mean()
         gain = self.aurocs(row).mean() - head
         if column == "gain":
             return gain
@@ -192,7 +192,10 @@ class Sums:
 
     def calibration(self, row):
         """Return the expected calibration error over ten bins, averaged over partitions."""
-        rows = ["public head", *dict.fromkeys(title for title, _, _ in self.columns)]
+        rows = [
+            "base model alone",
+            *dict.fromkeys(title for title, _, _ in self.columns),
+        ]
         values = []
         done = 0
         for roles in self.roles:
@@ -231,7 +234,7 @@ class Sums:
         return np.mean(values) if values else np.nan
 
 
-WORTH = {"AUROC": "auroc", "above the public head": "gain", "of the gap": "gap"}
+WORTH = {"AUROC": "auroc", "above the base model alone": "gain", "of the gap": "gap"}
 GROUPS = ("female", "male", "under 15", "15 and over")
 KNOWING = {
     "attack": ("public covariance", "everybody known"),
@@ -257,7 +260,7 @@ def published_sums(page):
                 public, hospitals = int(table[3]) if len(table) > 3 else 200, None
                 column = head
                 if table[1] == "by_hospitals":
-                    column = "above the public head"
+                    column = "above the base model alone"
                     count = head.split()[0]
                     hospitals = None if count == "all" else int(count)
                     cell = cell.split(" (")[0]

@@ -200,14 +200,15 @@ def test_the_independent_script_says_which_number_of_sums_differs(
     page = tmp_path / "docs" / "results" / "sums.md"
     page.parent.mkdir(parents=True)
     text = (ROOT / "docs" / "results" / "sums.md").read_text()
-    line = next(x for x in text.splitlines() if x.startswith("| public head | 0."))
+    line = next(x for x in text.splitlines() if x.startswith("| base model alone | 0."))
     marker = "<!-- table sums curve abide1_aal116_dparsf.npz 200 -->"
     heads = "| what leaves | AUROC |\n|---|---|"
+    value = line.split("|")[2].split()[0]
     page.write_text(
-        f"{marker}\n{heads}\n| public head | {line[16:21]} |\n<!-- end -->\n"
+        f"{marker}\n{heads}\n| base model alone | {value} |\n<!-- end -->\n"
     )
     monkeypatch.setattr(independent_check, "ROOT", tmp_path)
     assert independent_check.check_sums(1) == (1, 0)
-    page.write_text(f"{marker}\n{heads}\n| public head | 0.500 |\n<!-- end -->\n")
+    page.write_text(f"{marker}\n{heads}\n| base model alone | 0.500 |\n<!-- end -->\n")
     assert independent_check.check_sums(1) == (1, 1)
     assert "DIFFERS" in capsys.readouterr().out
