@@ -21,6 +21,7 @@ from fcforge.core.formatting import memory, number, with_interval
 RESULTS = Path(__file__).parents[1] / "results"
 PEOPLE = {"abide1_aal116_dparsf.npz": "1,098 people", "abide1_aal116.npz": "871 people"}
 SCORED = ("sums", "sums_attacks")  # spreadsheets that follow from stored scores
+FOUR = "four_hospitals"  # another one, of `four_hospitals_scores`
 _SHEETS: dict[str, str] = {}
 
 
