@@ -157,7 +157,7 @@ def test_published_numbers_come_out_of_an_independent_script():
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-1000:]
-    assert "70 published numbers recomputed, 0 differ" in done.stdout
+    assert "88 published numbers recomputed, 0 differ" in done.stdout
 
 
 def test_the_independent_script_imports_nothing_of_the_product():
@@ -192,6 +192,41 @@ def test_the_independent_script_reads_every_column_of_sums():
     assert {column for *_, column, _ in found} == wanted
     assert {hospitals for _, _, hospitals, *_ in found} == {None, 4, 8}
     assert {public for _, public, *_ in found} == {100, 200, 400}
+
+
+def test_the_independent_script_reads_every_number_of_four_hospitals():
+    page = ROOT / "docs" / "results" / "sums.md"
+    found = list(independent_check.published_orders(page))
+    assert len(found) == 2 * 8 * 3
+    assert {column for _, _, column, _ in found} == {
+        "AAA",
+        "AUROC",
+        "above the base model alone",
+    }
+    assert {len(texts) for *_, texts in found} == {3}
+
+
+def test_the_independent_script_says_which_number_of_four_hospitals_differs(
+    tmp_path, monkeypatch, capsys
+):
+    page = tmp_path / "docs" / "results" / "sums.md"
+    page.parent.mkdir(parents=True)
+    (line,) = (
+        line
+        for page, name, view, text in ASKED
+        if (name, view) == ("four_hospitals", "in_orders abide1_aal116.npz")
+        for line in text.splitlines()
+        if line.startswith("| local, epsilon 1")
+    )
+    aaa = line.split("|")[2].strip()
+    marker = "<!-- table four_hospitals in_orders abide1_aal116.npz -->"
+    table = f"{marker}\n| what leaves | AAA |\n|---|---|\n| local, epsilon 1 |"
+    monkeypatch.setattr(independent_check, "ROOT", tmp_path)
+    page.write_text(f"{table} {aaa} |\n<!-- end -->\n")
+    assert independent_check.check_orders(1) == (3, 0)
+    page.write_text(f"{table} 0.5{aaa[3:]} |\n<!-- end -->\n")
+    assert independent_check.check_orders(1) == (3, 1)
+    assert "DIFFERS" in capsys.readouterr().out
 
 
 def test_the_independent_script_says_which_number_of_sums_differs(
