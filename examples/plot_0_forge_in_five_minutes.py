@@ -12,7 +12,8 @@ no scan.
 # --------------
 # These hospitals are simulated, and made to disagree: patients share one disease pattern and have
 # a second one that differs between hospitals. On real ones (ABIDE-I) FORGE gains about one point of
-# accuracy on fine-tuning, and nothing in AUROC. Replace ``X`` (FC matrices), ``y`` (diagnoses) and ``site`` by your own.
+# accuracy on fine-tuning, and nothing in AUROC. Replace ``X`` (FC matrices), ``y`` (diagnoses) and
+# ``site`` by your own.
 import matplotlib.pyplot as plt
 import numpy as np
 
