@@ -77,10 +77,10 @@ print("withdrawn is never learned:", same)
 # %%
 # New people
 # ----------
-# The public head alone, and with the hospitals, on a hospital nobody has learned from.
+# The base model alone, and with the hospitals, on a hospital nobody has learned from.
 new = people.select_sites([unseen])
 fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
-for title, state in {"public head": start, "with three hospitals": group}.items():
+for title, state in {"base model alone": start, "with three hospitals": group}.items():
     p = probability(state.model.score(new.fc, new.covariates).odds)
     known = np.isfinite(p)
     right = ((p[known] > 0.5) == new.y[known]).mean()

@@ -1,4 +1,4 @@
-"""Choose how a release speaks about all directions, on public people alone, by a committed rule.
+"""Choose the settings of a contribution on public people alone, by a committed rule.
 
 usage: python paper/benchmarks/choose_sums.py [--partitions 40]
            [--out paper/choices/sums.json]
@@ -7,12 +7,12 @@ Read from each file: the public sites alone (everybody but NYU, UM, USM and UCLA
 are dropped before anything is computed). Their sites are dealt at random into about 200 public
 people and hospitals, each cut 7:3. What decides is the *noise per person* nu: standard deviation
 of all noise in the sum, in units of the sensitivity, divided by the people in it. 600 people at
-epsilon 1 with two keepers have nu .010, at epsilon 8 .0015; 17 hospitals that add their own noise
+epsilon 1 with two aggregators have nu .010, at epsilon 8 .0015; 17 hospitals that add their own noise
 at epsilon 1 have .029; 10 times the people have a tenth. So one table serves every plan: sums and
 local noise, any number of people, any epsilon.
 
 Rule (committed before the run). The criterion is the AUROC within hospitals of the tested people
-less that of the public head, averaged over draws of the noise (4), then over all partitions of
+less that of the base model alone, averaged over draws of the noise (4), then over all partitions of
 both files.
 
 1. At each nu of `LEVELS` every combination of `GRID` is tried. Of those whose paired shortfall to
@@ -93,7 +93,7 @@ def partitions(number: int, directions: int):
 
 
 def gains(part: Partition, settings: SpaceSettings) -> list[float]:
-    """AUROC above the public head at every level."""
+    """AUROC above the base model alone at every level."""
     _, learn, test = part.rows
     start = part.space(settings)
     public = part.auroc(part.score[test])

@@ -1,14 +1,15 @@
 """Recompute published numbers from paper/results with numpy alone.
 
-    python paper/benchmarks/independent_check.py            # 40 numbers of the pages of results, 30 of sums
-    python paper/benchmarks/independent_check.py --number 5 --sums 10
+    python paper/benchmarks/independent_check.py    # 40 numbers of the pages of results, 48 of sums
+    python paper/benchmarks/independent_check.py --number 5 --sums 10 --orders 3
 
 It imports nothing of fcforge and nothing of the other scripts here. It reads the tables of
 docs/results, takes AAA, AUROC, FM or FOR of rows spread over all pages, decodes the stored scores of
 those learners, computes the number by its definition and compares. The encoding is that of the
 docstring of scores.py, written down anew. The tables of docs/results/sums.md are recomputed from
 sums.npz and sums_attacks.npz in the same way (docstring of sums_scores.py): all columns but the
-intervals and the ceiling. Exit status 1: a number differs.
+intervals and the ceiling. So are those of the four hospitals in all orders, from four_hospitals.npz
+(docstring of four_hospitals_scores.py), with their intervals. Exit status 1: a number differs.
 """
 
 import argparse
@@ -184,7 +185,7 @@ class Sums:
             return self.aurocs(row).mean()
         if column in self.about["groups"]:
             return np.nanmean(self.aurocs(row, column))
-        head = self.aurocs("public head").mean()
+        head = self.aurocs(ALONE).mean()
         gain = self.aurocs(row).mean() - head
         if column == "gain":
             return gain
@@ -192,7 +193,7 @@ class Sums:
 
     def calibration(self, row):
         """Return the expected calibration error over ten bins, averaged over partitions."""
-        rows = ["public head", *dict.fromkeys(title for title, _, _ in self.columns)]
+        rows = [ALONE, *dict.fromkeys(title for title, _, _ in self.columns)]
         values = []
         done = 0
         for roles in self.roles:
@@ -231,7 +232,67 @@ class Sums:
         return np.mean(values) if values else np.nan
 
 
-WORTH = {"AUROC": "auroc", "above the public head": "gain", "of the gap": "gap"}
+class Orders:
+    """Stored scores of one data file in four_hospitals.npz."""
+
+    def __init__(self, path, file):
+        """Read the arrays of one data file."""
+        with np.load(path) as stored:
+            self.about = json.loads(stored["about"].tobytes())
+            f = self.about["files"].index(file)
+            self.y, self.site = stored[f"y_{f}"], stored[f"site_{f}"]
+            self.tested = stored[f"tested_{f}"] == 1
+            self.ranks = [
+                stored[f"ranks_{f}_{r}"] for r in range(len(self.about["rows"]))
+            ]
+
+    def values(self, row):
+        """Return AAA over all 24 orders and AUROC at the end, (seeds, 2), averaged over draws."""
+        ranks = self.ranks[self.about["rows"].index(row)].astype(int)
+        n_sites = len(self.about["sites"])
+        sets = [
+            chosen
+            for size in range(1, n_sites + 1)
+            for chosen in itertools.combinations(range(n_sites), size)
+        ]
+        values = []
+        done = 0
+        for tested in self.tested:
+            y, site = self.y[tested], self.site[tested]
+            mine = ranks[done : done + len(y)]
+            done += len(y)
+            stages, last = [], []
+            for draw in range(ranks.shape[2]):
+                for order in itertools.permutations(range(n_sites)):
+                    for stage in range(1, n_sites + 1):
+                        seen = order[:stage]
+                        part = mine[:, sets.index(tuple(sorted(seen))), draw]
+                        right = [
+                            ((part > 0) == (y == 1))[site == s].mean() for s in seen
+                        ]
+                        stages.append(np.mean(right))
+                areas = [
+                    auroc(mine[site == s, -1, draw], y[site == s])
+                    for s in range(n_sites)
+                ]
+                last.append(np.mean(areas))
+            values.append([np.mean(stages), np.mean(last)])
+        return np.array(values)
+
+    def number(self, row, column):
+        """Return the mean over seeds of a column, and both ends of its 95 % interval."""
+        aaa, area = self.values(row).T
+        values = {"AAA": aaa, "AUROC": area}
+        if column == HEAD:
+            values[HEAD] = area - self.values(ALONE)[:, 1]
+        of_seeds = values[column]
+        half = 1.96 * of_seeds.std(ddof=1) / np.sqrt(len(of_seeds))
+        return of_seeds.mean() + half * np.array([0, -1, 1])
+
+
+ALONE = "base model alone"
+HEAD = f"above the {ALONE}"
+WORTH = {"AUROC": "auroc", HEAD: "gain", "of the gap": "gap"}
 GROUPS = ("female", "male", "under 15", "15 and over")
 KNOWING = {
     "attack": ("public covariance", "everybody known"),
@@ -239,29 +300,45 @@ KNOWING = {
 }
 
 
-def published_sums(page):
-    """Yield (file, public, hospitals, row, column, printed) of the tables of sums."""
-    table, heads = None, []
+def marked_cells(page, name):
+    """Yield (words of the marker, row, column, cell) of the tables of one spreadsheet."""
+    words, heads = None, []
     for line in page.read_text().splitlines():
         if line.startswith("<!-- "):
-            words = line.split()[2:-1]
-            table = words if words[:1] == ["sums"] and len(words) > 2 else None
-            heads = []
-        elif table and line.startswith("| what leaves"):
+            words, heads = line.split()[2:-1], []
+        elif words and words[0] == name and line.startswith("| what leaves"):
             heads = [h.strip() for h in line.strip("|").split("|")]
-        elif table and heads and line.startswith("| "):
+        elif heads and line.startswith("| "):
             row, *cells = (c.strip() for c in line.strip("|").split("|"))
             for head, cell in zip(heads[1:], cells, strict=True):
-                if not cell or head == "ceiling":
-                    continue
-                public, hospitals = int(table[3]) if len(table) > 3 else 200, None
-                column = head
-                if table[1] == "by_hospitals":
-                    column = "above the public head"
-                    count = head.split()[0]
-                    hospitals = None if count == "all" else int(count)
-                    cell = cell.split(" (")[0]
-                yield table[2], public, hospitals, row, column, cell.split(" [")[0]
+                if cell:
+                    yield words, row, head, cell
+
+
+def published_sums(page):
+    """Yield (file, public, hospitals, row, column, printed) of the tables of sums."""
+    for words, row, head, cell in marked_cells(page, "sums"):
+        if head == "ceiling":
+            continue
+        public, hospitals = int(words[3]) if len(words) > 3 else 200, None
+        column, text = head, cell.split(" [")[0]
+        if words[1] == "by_hospitals":
+            column = HEAD
+            count = head.split()[0]
+            hospitals = None if count == "all" else int(count)
+            text = cell.split(" (")[0]
+        yield words[2], public, hospitals, row, column, text
+
+
+def published_orders(page):
+    """Yield (file, row, column, [value, low, high] as printed) of the four hospitals in all orders."""
+    for words, row, head, cell in marked_cells(page, "four_hospitals"):
+        yield (
+            words[2],
+            row,
+            head,
+            cell.replace("[", "").replace(",", "").strip("]").split(),
+        )
 
 
 def recomputed_sum(file, public, hospitals, row, column):
@@ -275,30 +352,51 @@ def recomputed_sum(file, public, hospitals, row, column):
     return np.nanmax([cell.attack(row, name) for name in KNOWING[column]])
 
 
+def by_column(every, place, number):
+    """Return about `number` of the published numbers, as many of every column; `place` is the column's."""
+    columns = list(dict.fromkeys(found[place] for found in every))
+    parts = [[f for f in every if f[place] == column] for column in columns]
+    share = -(-number // len(columns))
+    return [
+        f for first, part in enumerate(parts) for f in spread(part, share, 2 * first)
+    ]
+
+
+def differs(where, row, column, text, ours):
+    """Print a printed number beside the recomputed one; return whether they differ."""
+    value = float(text.replace("\N{MINUS SIGN}", "-").removesuffix(" %"))
+    digits = len(text.partition(".")[2]) if "." in text else 0
+    far = not abs(ours - value) < 0.51 * 10**-digits
+    sign = "   DIFFERS" if far else ""
+    print(f"{where:36} {row:26} {column:26} {text:>7} {ours:.4f}{sign}")
+    return far
+
+
 def check_sums(number):
     """Recompute numbers of docs/results/sums.md; return how many were compared and how many differ.
 
     Every column has its share of `number`; with a large one all are compared.
     """
     every = list(published_sums(ROOT / "docs" / "results" / "sums.md"))
-    columns = list(dict.fromkeys(found[4] for found in every))
-    by_column = [[f for f in every if f[4] == column] for column in columns]
-    chosen = [
-        found
-        for first, part in enumerate(by_column)
-        for found in spread(part, -(-number // len(columns)), 2 * first)
-    ]
+    chosen = by_column(every, 4, number)
     wrong = 0
     for file, public, hospitals, row, column, text in chosen:
-        value = float(text.replace("\N{MINUS SIGN}", "-").removesuffix(" %"))
-        digits = len(text.partition(".")[2]) if "." in text else 0
         ours = recomputed_sum(file, public, hospitals, row, column)
-        near = abs(ours - value) < 0.51 * 10**-digits
-        wrong += not near
         where = f"{file} {public} {hospitals or 'all'}"
-        sign = "" if near else "   DIFFERS"
-        print(f"{where:36} {row:24} {column:24} {text:>7} {ours:.4f}{sign}")
+        wrong += differs(where, row, column, text, ours)
     return len(chosen), wrong
+
+
+def check_orders(number):
+    """Recompute the four hospitals in all orders as `check_sums` does; an interval is two numbers more."""
+    every = list(published_orders(ROOT / "docs" / "results" / "sums.md"))
+    chosen = by_column(every, 2, -(-number // 3))
+    wrong = 0
+    for file, row, column, texts in chosen:
+        ours = Orders(RESULTS / "four_hospitals.npz", file).number(row, column)
+        for text, value in zip(texts, ours, strict=True):
+            wrong += differs(file, row, column, text, value)
+    return 3 * len(chosen), wrong
 
 
 def published(pages):
@@ -338,6 +436,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=40, help="how many numbers")
     parser.add_argument("--sums", type=int, default=30, help="how many of sums")
+    parser.add_argument(
+        "--orders", type=int, default=18, help="how many of four hospitals"
+    )
     args = parser.parse_args()
     every = [
         found
@@ -345,10 +446,10 @@ def main():
         if not found[1].startswith("majority class") and has_two_classes(found[0])
     ]
     # by column in turn, so that each kind of number is checked on each page
-    by_column = [[f for f in every if f[2] == key] for key in COLUMNS.values()]
+    parts = [[f for f in every if f[2] == key] for key in COLUMNS.values()]
     chosen = [
         found
-        for first, part in enumerate(by_column)
+        for first, part in enumerate(parts)
         for found in spread(part, -(-args.number // len(COLUMNS)), 3 * first)
     ]
     wrong = 0
@@ -360,10 +461,14 @@ def main():
             wrong += not near
             sign = "" if near else "   DIFFERS"
             print(f"{name:24} {learner:32} {column:6} {value:.3f} {ours:.4f}{sign}")
-    n_sums, wrong_sums = check_sums(args.sums) if args.sums else (0, 0)
-    wrong += wrong_sums
-    print(f"{len(chosen) + n_sums} published numbers recomputed, {wrong} differ.")
-    return int(wrong > 0 or len(chosen) < args.number or n_sums < bool(args.sums))
+    n = len(chosen)
+    too_few = n < args.number
+    for check, asked in ((check_sums, args.sums), (check_orders, args.orders)):
+        compared, differing = check(asked) if asked else (0, 0)
+        n, wrong = n + compared, wrong + differing
+        too_few = too_few or compared < bool(asked)
+    print(f"{n} published numbers recomputed, {wrong} differ.")
+    return int(wrong > 0 or too_few)
 
 
 if __name__ == "__main__":

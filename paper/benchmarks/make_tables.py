@@ -11,8 +11,8 @@ Another page asks for a table between two comments; what stands between them is 
     <!-- table sums curve abide1_aal116.npz 200 -->  ...  <!-- end -->
 
 Beside the tables every NAME.npz gives NAME.csv with all columns (sums.npz and sums_attacks.npz too:
-`sums_scores`), and the figures of docs/images are drawn. Numbers are rounded twice
-(`fcforge.core.formatting.rounded`): every CPU writes the same bytes.
+`sums_scores`; four_hospitals.npz: `four_hospitals_scores`), and the figures of docs/images are drawn.
+Numbers are rounded twice (`fcforge.core.formatting.rounded`): every CPU writes the same bytes.
 """
 
 import argparse
@@ -33,6 +33,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
+import four_hospitals_scores  # noqa: E402
 import paper_tables  # noqa: E402
 import sums_scores  # noqa: E402
 import sums_tables  # noqa: E402
@@ -58,7 +59,7 @@ def table_names() -> list[str]:
     """Return the tables of runs in paper/results, the largest first."""
     files = sorted(RESULTS.glob("*.npz"), key=lambda path: -path.stat().st_size)
     names = [path.stem for path in files if not path.stem.endswith(PORTRAITS)]
-    return [name for name in names if name not in sums_tables.SCORED]
+    return [n for n in names if n not in (*sums_tables.SCORED, sums_tables.FOUR)]
 
 
 @cache
@@ -89,6 +90,8 @@ def sums_sheets(jobs: int) -> dict[str, str]:
         asked, side_by_side(jobs, sums_rows, asked), strict=True
     ):
         rows.setdefault(name, []).extend(lines)
+    of_four = four_hospitals_scores.read_scores(RESULTS / f"{sums_tables.FOUR}.npz")
+    rows[sums_tables.FOUR] = four_hospitals_scores.summary(of_four)
     return {name: sums_scores.sheet(lines) for name, lines in rows.items()}
 
 

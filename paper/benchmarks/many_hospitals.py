@@ -4,15 +4,16 @@ usage: python paper/benchmarks/many_hospitals.py rounds [--hospitals 10000] [--r
        python paper/benchmarks/many_hospitals.py rois [--people 100]
        python paper/benchmarks/many_hospitals.py worth
 
-`rounds` plays rounds of two aggregators with the product's own functions around a real start (ABIDE's
-smaller sites, 116 ROIs): every hospital signs and encrypts, every aggregator checks, adds and signs,
-all halves are merged, written, opened with every signature checked, and the head is solved. Numbers
-of hospitals are made up; what they cost is not. `rois` measures one hospital's step and an aggregator's
-round at 116 and 400 ROIs on simulated people. Seconds are of the processor.
+`rounds` plays rounds of two aggregators with the product's own functions on a real base model
+(ABIDE's smaller sites, 116 ROIs): every hospital signs and encrypts, every aggregator checks, adds
+and signs, all aggregate shares are merged, written, opened with every signature checked, and the
+model is solved. Numbers of hospitals are made up; what they cost is not. `rois` measures one
+hospital's step and an aggregator's round at 116 and 400 ROIs on simulated people. Seconds are of the
+processor.
 
-`worth` asks what 10,000 hospitals would add. An earlier simulation drew hospitals from the start's
-own axes and promised ten times what real ones give. This one is a Gaussian world with three numbers
-that are fitted to the real partitions of paper/results/sums.csv (1,098 people, 200 public): how far
+`worth` asks what 10,000 hospitals would add. An earlier simulation drew hospitals from the base
+model's own axes and promised ten times what real ones give. This one is a Gaussian world with three
+numbers that are fitted to the real partitions of paper/results/sums.csv (1,098 people, 200 public): how far
 the diagnosis moves the mean scan (`strength`, a squared Mahalanobis distance, which decides what
 nobody can exceed), how that is spread over strong and weak directions (`tilt`: the squared shift
 along a direction of variance v is as v^tilt), and how far every hospital's own shift lies from the
@@ -135,7 +136,7 @@ class Consortium:
     def kept(
         self, state: Exchange, aggregator: str, files: list[Path], out: Path
     ) -> Aggregated:
-        """An aggregator's half of a closed round, published."""
+        """Aggregate share of a closed round, published."""
         shares = [read_share(file) for file in files]
         key = self.keys[aggregator]
         with RoundList.open(self.lists[aggregator], key) as listed:
@@ -144,25 +145,25 @@ class Consortium:
         return results
 
     def round(self, name: str, sites: list[str]) -> tuple[list[Path], list[float]]:
-        """Both halves of a round; seconds of a hospital, an aggregator, and bytes of a share."""
+        """Both aggregate shares of a round; seconds of a hospital, an aggregator, and bytes of a share."""
         rng = np.random.default_rng(len(name))
         numbers = rng.integers(-UNIT, UNIT, self.model.size)
         numbers[-1] = PEOPLE * COUNT
         shares, hospitals = timed(
             lambda: [self.given(site, name, numbers) for site in sites]
         )
-        halves = []
+        shared = []
         state, aggregators = timed(self.closed, shares)
         for aggregator in AGGREGATORS:
             out = self.folder / f"{name}.{aggregator}.record"
             mine = [one[aggregator] for one in shares]
             _, seconds = timed(self.kept, state, aggregator, mine, out)
             aggregators += seconds
-            halves.append(out)
+            shared.append(out)
         size = shares[0][AGGREGATORS[0]].stat().st_size
         for file in itertools.chain.from_iterable(one.values() for one in shares):
             file.unlink()
-        return halves, [hospitals / len(sites), aggregators / 2, size]
+        return shared, [hospitals / len(sites), aggregators / 2, size]
 
 
 def rounds(args: Any) -> dict[str, Any]:
@@ -176,8 +177,8 @@ def rounds(args: Any) -> dict[str, Any]:
         each = args.hospitals // args.rounds
         for k in range(args.rounds):
             sites = [f"H{k:03d}-{i:03d}" for i in range(each)]
-            halves, cost = world.round(f"round {k}", sites)
-            files += halves
+            shared, cost = world.round(f"round {k}", sites)
+            files += shared
             results.append(cost)
         joined, merging = timed(exchanges.union_of, files, Trust())
         whole = exchanges.save(joined, folder / "all.fcx")
@@ -189,10 +190,10 @@ def rounds(args: Any) -> dict[str, Any]:
             "rounds": args.rounds,
             "numbers": world.model.size,
             "hospital_s": hospital,
-            "keeper_round_s": aggregator,
-            "keeper_slowest_s": float(np.max(results, axis=0)[1]),
+            "aggregator_round_s": aggregator,
+            "aggregator_slowest_s": float(np.max(results, axis=0)[1]),
             "share_bytes": int(share),
-            "half_bytes": files[-1].stat().st_size,
+            "aggregate_share_bytes": files[-1].stat().st_size,
             "merge_s": merging,
             "open_s": opening,
             "solve_s": solving,
@@ -221,7 +222,7 @@ def rois(args: Any) -> list[dict[str, Any]]:
                 "start_s": starting,
                 "step_s": step,
                 "share_bytes": int(share),
-                "keeper_round_s": aggregator,
+                "aggregator_round_s": aggregator,
             }
         )
         print(rows[-1], flush=True)
@@ -265,7 +266,7 @@ class Gaussian:
         levels: dict[Any, float],
         rng: np.random.Generator,
     ) -> dict[Any, float]:
-        """AUROC of the public head, pooled ridge and sums, by noise per person."""
+        """AUROC of the base model alone, pooled ridge and sums, by noise per person."""
         v = self.variance
         normal = lambda: rng.standard_normal(len(v))  # noqa: E731
         spread = v**tilt / (v ** (tilt - 1)).sum()
@@ -321,10 +322,10 @@ def worth(args: Any) -> dict[str, Any]:
     worlds = [Gaussian(world.partition(k, 200, None)) for k in range(4)]
     real = at(FILE, "200")
     titles = {
-        e: f"two keepers, epsilon {e:g}" if e else "two keepers, exact"
+        e: f"two aggregators, epsilon {e:g}" if e else "two aggregators, exact"
         for e in EPSILONS
     }
-    public = float(real["public head"]["auroc"])
+    public = float(real["base model alone"]["auroc"])
     wanted = {e: float(real[title]["gain"]) for e, title in titles.items()}
     wanted["pooled"] = float(real["pooled ridge"]["gain"])
     misfit = {
@@ -356,7 +357,7 @@ def worth(args: Any) -> dict[str, Any]:
 def _gains(
     worlds: list[Gaussian], three: tuple, hospitals: float, in_rounds: int
 ) -> dict[Any, float]:
-    """AUROC of the public head, and what pooled ridge and sums add to it: mean over draws."""
+    """AUROC of the base model alone, and what pooled ridge and sums add to it: mean over draws."""
     people = int(hospitals * PEOPLE)
     levels = {e: noise_per_subject(people, e, DOSES * in_rounds) for e in EPSILONS}
     results = []

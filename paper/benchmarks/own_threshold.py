@@ -32,8 +32,8 @@ COLUMNS = ("aaa", "bacc", "auroc")
 TESTED = {"aaa": "accuracy", "bacc": "balanced_accuracy"}
 N_DRAWS = 10_000
 LEARNERS = (
-    {"title": "public head", "method": "base_model_alone"},
-    {"title": "ridge + start", "method": "analytic"},
+    {"title": "base model alone", "method": "base_model_alone"},
+    {"title": "ridge on a base model", "method": "analytic"},
     {"title": "ridge", "method": "analytic", "start": False},
     {
         "title": "ridge on plain edges",  # as in the paper's main table

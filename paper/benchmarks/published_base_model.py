@@ -6,10 +6,10 @@ usage: python paper/benchmarks/published_base_model.py processors|hospitals
 *processors*: SHA-256 of the arrays of `abide-aal`, made with the matrix products of other
 processors (OPENBLAS_CORETYPE, one process each, on this machine).
 
-*hospitals*: each of NYU, UM, USM and UCLA in turn is a new hospital, and the start is made of all
-other sites of abide1_aal116.npz. The hospital draws thirty of its people, with its own share of
+*hospitals*: each of NYU, UM, USM and UCLA in turn is a new hospital, and the base model is made of
+all other sites of abide1_aal116.npz. The hospital draws thirty of its people, with its own share of
 patients, twenty times; everybody else of it is tested. Three ways: thirty people alone
-(`ForgeClassifier("ridge")`), nobody (the public head), the start and thirty people
+(`ForgeClassifier("ridge")`), nobody (the base model alone), the base model and thirty people
 (`ConsortiumClassifier(base_model=...)`, exact sums). Nothing is chosen here.
 """
 
@@ -86,8 +86,8 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
         both = ConsortiumClassifier(base_model=start).fit(*people, site=site)
         ways = {
             "thirty people alone": alone,
-            "public head alone": start.model.calibrated(mine.fc[rest], {}),
-            "start and thirty people": both.decision_function(mine.fc[rest]),
+            "base model alone": start.model.calibrated(mine.fc[rest], {}),
+            "base model and thirty people": both.decision_function(mine.fc[rest]),
         }
         for way, odds in ways.items():
             results.setdefault(way, []).append(measured(odds, mine.y[rest]))

@@ -1,4 +1,4 @@
-"""The real curve: what sums and releases add to the public head, and what attacks find in them.
+"""What contributions of hospitals add to the base model, and what attacks find in them.
 
 usage: python paper/benchmarks/sums.py worth [--partitions 40] [--publics 100 200 400] [--jobs 1]
        python paper/benchmarks/sums.py attacks --partitions 5
@@ -8,13 +8,13 @@ spreadsheets beside them follow; `make tables` writes these again. `--parts FOLD
 there as soon as it is done, and a second run of the same commit takes it from there.
 
 Both ABIDE files, everybody in them. In each partition sites at random are public until so many
-people are; all other sites are hospitals, 70 % of each learn and 30 % are tested. The public head,
-every budget with two keepers (two doses of noise on the sum) and with noise of every hospital's
-own, exact sums and ridge on everybody's data in one place score the same tested people. Settings
-are those of `fcforge_consortium.base_model.expected_gain` for the people at hand, chosen before this was run
-(paper/benchmarks/choose_sums.py) on the fourteen sites other than NYU, UM, USM and UCLA. These are dealt
-as hospitals here, too, so that about half of the people were in view of the choice. At 200 public
-people also 4 and 8 hospitals give alone, and all are tested.
+people are; all other sites are hospitals, 70 % of each learn and 30 % are tested. These rows score
+the same tested people: the base model alone, every budget with two aggregators (two doses of noise
+on the sum), every budget with noise of every hospital's own, exact sums, and ridge on everybody's
+data in one place. Settings are those of `fcforge_consortium.base_model.expected_gain` for the people
+at hand, chosen before this was run (paper/benchmarks/choose_sums.py) on the fourteen sites other
+than NYU, UM, USM and UCLA. These are dealt as hospitals here, too, so that about half of the people
+were in view of the choice. At 200 public people also 4 and 8 hospitals give alone, and all are tested.
 
 AUROC is within hospitals: patients and controls of one hospital are compared, pairs of all
 hospitals count alike. Intervals are 95 % over partitions and people: both are drawn again (200
@@ -26,7 +26,7 @@ Membership attacks (second command) on the same sums, where all hospitals give: 
 - *public covariance*: likelihood ratio with means and covariance from public people alone;
 - *everybody known*: the attacker has the scans and diagnoses of all people of all hospitals, and
   does not know which 70 % are in: true mean and covariance;
-- *all others known*: the attacker knows everybody else in the sum, and one keeper's noise: what
+- *all others known*: the attacker knows everybody else in the sum, and one aggregator's noise: what
   is left is one dose. The ceiling of the mechanism is for this one.
 
 The expected calibration error is that of the product's own functions on the same partitions.
@@ -159,17 +159,19 @@ def scored(part: Partition, site: np.ndarray) -> dict[str, np.ndarray]:
 
 def placed(part: Partition, name: str) -> tuple[ContributionSpace, float]:
     """Return the base model of a plan and all noise in its sum, in units of the sensitivity."""
-    epsilon, keepers = PLANS[name]
+    epsilon, aggregators = PLANS[name]
     people = len(part.rows[1])
-    level = noise_per_subject(people, epsilon, DOSES if keepers else hospitals_of(part))
+    level = noise_per_subject(
+        people, epsilon, DOSES if aggregators else hospitals_of(part)
+    )
     return part.space(planned_settings(level)), level * people
 
 
 def product_odds(part: Partition, world: World, name: str, number: int) -> np.ndarray:
     """Log odds (m,) of the tested people, by the functions that a consortium uses."""
-    epsilon, keepers = PLANS.get(name, (None, True))
+    epsilon, aggregators = PLANS.get(name, (None, True))
     public, learn, test = part.rows
-    doses = DOSES if keepers else hospitals_of(part)
+    doses = DOSES if aggregators else hospitals_of(part)
     level = noise_per_subject(len(learn), epsilon, doses)
     y = world.cohort.y
     start = fit_base_and_space(
@@ -178,7 +180,9 @@ def product_odds(part: Partition, world: World, name: str, number: int) -> np.nd
     total = np.zeros(start.n_numbers)
     units = vector.noise_units(epsilon)
     if name in PLANS:
-        rng = numpy_rng(number, "sums odds", name)
+        # the stored noise was drawn while this row was called "two keepers"
+        drawn_as = name.replace("aggregators", "keepers")
+        rng = numpy_rng(number, "sums odds", drawn_as)
         rows = vector.contribution_rows(start, world.features[learn], y[learn])
         noise = doses**0.5 * units * rng.standard_normal(start.n_numbers)
         total = rows.sum(0) + noise
@@ -225,11 +229,11 @@ def unlike(
 def attacked(
     part: Partition, name: str, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Scores (N, draws) of each attack: on the sum of two keepers, or on every hospital's own release.
+    """Scores (N, draws) of each attack: on the sum, or on every hospital's own contribution.
 
     People are those who learn, then those who are tested.
     """
-    epsilon, keepers = PLANS[name]
+    epsilon, aggregators = PLANS[name]
     start = placed(part, name)[0]
     _, learn, test = part.rows
     people = np.concatenate([learn, test])
@@ -239,7 +243,7 @@ def attacked(
     dose = sigma * start.clip * SENSITIVITY / UNIT
     norm = np.linalg.norm(rows, axis=1)
     results = {}
-    if keepers:
+    if aggregators:
         both = on_sum(start, rows, inside, DOSES * dose**2, rng)
         results |= {k: v[:, None] for k, v in zip(ATTACKS, both, strict=False)}
     else:

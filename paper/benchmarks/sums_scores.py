@@ -54,7 +54,7 @@ from fcforge_consortium.privacy.noise import ceiling_of
 
 FORMAT = 1
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
-PUBLIC = "public head"
+PUBLIC = "base model alone"
 ALONE = "each hospital alone"
 POOLED = "pooled ridge"
 RESAMPLED = 200
@@ -66,9 +66,9 @@ WHOLE = 2**32 - 1  # steps of a stored probability: none may move to another bin
 BINS = 10  # of the expected calibration error
 
 
-def title(epsilon: float | None, keepers: bool) -> str:
+def title(epsilon: float | None, aggregators: bool) -> str:
     """Return the title of a row."""
-    form = "two keepers" if keepers else "local"
+    form = "two aggregators" if aggregators else "local"
     return f"{form}, exact" if epsilon is None else f"{form}, epsilon {epsilon:g}"
 
 
@@ -364,7 +364,7 @@ def known_means(each: Sequence[np.ndarray]) -> np.ndarray:
 def summed(
     results: Mapping[str, list[np.ndarray]], groups: Mapping[str, list[np.ndarray]]
 ) -> Iterator[dict[str, object]]:
-    """Yield means with intervals over partitions and people, paired with the public head."""
+    """Yield means with intervals over partitions and people, paired with the base model alone."""
     values = {name: np.array(v) for name, v in results.items()}
     partitions = len(values[PUBLIC])
     rng = numpy_rng(0, "sums partitions")

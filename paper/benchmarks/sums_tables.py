@@ -21,6 +21,7 @@ from fcforge.core.formatting import memory, number, with_interval
 RESULTS = Path(__file__).parents[1] / "results"
 PEOPLE = {"abide1_aal116_dparsf.npz": "1,098 people", "abide1_aal116.npz": "871 people"}
 SCORED = ("sums", "sums_attacks")  # spreadsheets that follow from stored scores
+FOUR = "four_hospitals"  # another one, of `four_hospitals_scores`
 _SHEETS: dict[str, str] = {}
 
 
@@ -70,14 +71,14 @@ def curve(_: str, rest: str) -> str:
     file, public = rest.split()
     lines = []
     for title, row in at(file, public).items():
-        gain = "" if title == "public head" else _interval(row, "gain", True)
+        gain = "" if title == "base model alone" else _interval(row, "gain", True)
         closed = f"{100 * float(row['gap_closed']):.0f} %" if gain else ""
         tried = attacks(file, public, title)
         lines.append((title, _interval(row, "auroc"), gain, closed, *tried))
     heads = (
         "what leaves",
         "AUROC",
-        "above the public head",
+        "above the base model alone",
         "of the gap",
         "attack",
         "attack, all others known",
@@ -90,7 +91,11 @@ def by_hospitals(name: str, rest: str) -> str:
     """Share of the gap by how many hospitals give."""
     cells: dict[str, dict[str, str]] = {}
     for row in rows_of(name):
-        if row["file"] == rest and row["public"] == "200" and "keepers" in row["row"]:
+        if (
+            row["file"] == rest
+            and row["public"] == "200"
+            and "aggregators" in row["row"]
+        ):
             cell = f"{float(row['gain']):+.3f} ({100 * float(row['gap_closed']):.0f} %)"
             cells.setdefault(row["row"], {})[row["hospitals"]] = cell
     counts = ("4", "8", "all")
@@ -105,7 +110,9 @@ def in_orders(name: str, rest: str) -> str:
         if row["file"] == rest:
             keys = (("aaa", False), ("auroc", False), ("auroc_gain", True))
             lines.append((row["row"], *(_interval(row, *key) for key in keys)))
-    return markdown(("what leaves", "AAA", "AUROC", "above the public head"), lines)
+    return markdown(
+        ("what leaves", "AAA", "AUROC", "above the base model alone"), lines
+    )
 
 
 def groups(name: str, rest: str) -> str:
@@ -159,26 +166,26 @@ def costs(name: str, _: str) -> str:
     lines = [
         ("a hospital: split, encrypt, sign", f"{1000 * results['hospital_s']:.1f} ms"),
         ("one share", memory(results["share_bytes"])),
-        ("a keeper's round, mean", f"{results['keeper_round_s']:.2f} s"),
-        ("a keeper's round, slowest", f"{results['keeper_slowest_s']:.2f} s"),
-        ("a keeper's half", memory(results["half_bytes"])),
-        ("merging all halves", f"{results['merge_s']:.1f} s"),
+        ("an aggregator's round, mean", f"{results['aggregator_round_s']:.2f} s"),
+        ("an aggregator's round, slowest", f"{results['aggregator_slowest_s']:.2f} s"),
+        ("an aggregate share", memory(results["aggregate_share_bytes"])),
+        ("merging all aggregate shares", f"{results['merge_s']:.1f} s"),
         ("opening, every signature checked", f"{results['open_s']:.1f} s"),
-        ("solving the head", f"{results['solve_s']:.2f} s"),
+        ("solving the model", f"{results['solve_s']:.2f} s"),
         ("the whole file", memory(results["file_bytes"])),
     ]
     return markdown((hospitals, "processor or size"), lines)
 
 
 def by_rois(name: str, _: str) -> str:
-    """A hospital's step and a keeper's round by the number of ROIs."""
+    """A hospital's step and an aggregator's round by the number of ROIs."""
     lines = []
     for row in _found(name):
-        seconds = [f"{row[key]:.2f} s" for key in ("step_s", "keeper_round_s")]
+        seconds = [f"{row[key]:.2f} s" for key in ("step_s", "aggregator_round_s")]
         cells = (str(row["rois"]), str(row["people"]), seconds[0])
         lines.append((*cells, memory(row["share_bytes"]), seconds[1]))
     heads = ("ROIs", "people", "a hospital's step", "one share")
-    return markdown((*heads, "a keeper's round of 100 hospitals"), lines)
+    return markdown((*heads, "an aggregator's round of 100 hospitals"), lines)
 
 
 def _with_present_paths(text: str) -> str:

@@ -25,7 +25,7 @@ def draw_sums() -> Figure:
     for axes, (file, people) in zip(panels, PEOPLE.items(), strict=True):
         for panel, public in zip(axes, ("100", "200", "400"), strict=True):
             results = at(file, public)
-            for form, colour in (("two keepers", "#1b6ca8"), ("local", "#d1751f")):
+            for form, colour in (("two aggregators", "#1b6ca8"), ("local", "#d1751f")):
                 rows = [results[_promise(form, epsilon)] for epsilon in EPSILONS]
                 gain, ends = _with_ends(rows, "gain")
                 style = {"fmt": "o-", "ms": 4, "capsize": 2}
@@ -38,7 +38,7 @@ def draw_sums() -> Figure:
             panel.spines[["top", "right"]].set_visible(False)
     panels[0, 0].legend(fontsize=8, frameon=False, loc="upper left")
     figure.supxlabel("epsilon of each person (delta 1e-6)")
-    figure.supylabel("AUROC within hospitals above the public head")
+    figure.supylabel("AUROC within hospitals above the base model alone")
     return figure
 
 
@@ -52,11 +52,11 @@ def _with_ends(rows: Sequence[Mapping[str, str]], key: str) -> tuple[Any, Any]:
 
 
 PARTS = {
-    "public head": "public people alone",
-    "two keepers, epsilon 1": "strong privacy (epsilon 1)",
-    "two keepers, epsilon 4": "medium privacy (epsilon 4)",
-    "two keepers, epsilon 8": "weak privacy (epsilon 8)",
-    "two keepers, exact": "no noise, no promise",
+    "base model alone": "public people alone",
+    "two aggregators, epsilon 1": "strong privacy (epsilon 1)",
+    "two aggregators, epsilon 4": "medium privacy (epsilon 4)",
+    "two aggregators, epsilon 8": "weak privacy (epsilon 8)",
+    "two aggregators, exact": "no noise, no promise",
     "each hospital alone": "each hospital for itself",
     "pooled ridge": "all scans in one place",
 }
@@ -92,8 +92,8 @@ def draw_worth() -> Figure:
 def _bars(panel: Any, file: str) -> None:
     """Bars of one file; the line at a bar's end is the 95 % interval of what is added."""
     results = at(file, "200")
-    head = float(results["public head"]["auroc"])
-    best = float(results["two keepers, exact"]["auroc"])
+    head = float(results["base model alone"]["auroc"])
+    best = float(results["two aggregators, exact"]["auroc"])
     light, add, cost, apart = INK.values()
     for line, title in enumerate(PARTS):
         gain, ends = _with_ends([results[title]], "gain")
@@ -102,10 +102,10 @@ def _bars(panel: Any, file: str) -> None:
             panel.barh(line, reached - 0.5, left=0.5, color=apart)
         else:
             panel.barh(line, head - 0.5, left=0.5, color=light)
-        if title.startswith("two keepers"):
+        if title.startswith("two aggregators"):
             panel.barh(line, reached - head, left=head, color=add)
             panel.barh(line, best - reached, left=reached, color=cost)
-        if title != "public head":
+        if title != "base model alone":
             panel.errorbar(reached, line, xerr=np.array(ends), color="0.15", lw=1.2)
         panel.text(0.503, line, f"{reached:.3f}", va="center", fontsize=9.5)
         success = attacks(file, "200", title)[0]

@@ -157,7 +157,7 @@ def test_published_numbers_come_out_of_an_independent_script():
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-1000:]
-    assert "70 published numbers recomputed, 0 differ" in done.stdout
+    assert "88 published numbers recomputed, 0 differ" in done.stdout
 
 
 def test_the_independent_script_imports_nothing_of_the_product():
@@ -194,20 +194,56 @@ def test_the_independent_script_reads_every_column_of_sums():
     assert {public for _, public, *_ in found} == {100, 200, 400}
 
 
+def test_the_independent_script_reads_every_number_of_four_hospitals():
+    page = ROOT / "docs" / "results" / "sums.md"
+    found = list(independent_check.published_orders(page))
+    assert len(found) == 2 * 8 * 3
+    assert {column for _, _, column, _ in found} == {
+        "AAA",
+        "AUROC",
+        "above the base model alone",
+    }
+    assert {len(texts) for *_, texts in found} == {3}
+
+
+def test_the_independent_script_says_which_number_of_four_hospitals_differs(
+    tmp_path, monkeypatch, capsys
+):
+    page = tmp_path / "docs" / "results" / "sums.md"
+    page.parent.mkdir(parents=True)
+    (line,) = (
+        line
+        for page, name, view, text in ASKED
+        if (name, view) == ("four_hospitals", "in_orders abide1_aal116.npz")
+        for line in text.splitlines()
+        if line.startswith("| local, epsilon 1")
+    )
+    aaa = line.split("|")[2].strip()
+    marker = "<!-- table four_hospitals in_orders abide1_aal116.npz -->"
+    table = f"{marker}\n| what leaves | AAA |\n|---|---|\n| local, epsilon 1 |"
+    monkeypatch.setattr(independent_check, "ROOT", tmp_path)
+    page.write_text(f"{table} {aaa} |\n<!-- end -->\n")
+    assert independent_check.check_orders(1) == (3, 0)
+    page.write_text(f"{table} 0.5{aaa[3:]} |\n<!-- end -->\n")
+    assert independent_check.check_orders(1) == (3, 1)
+    assert "DIFFERS" in capsys.readouterr().out
+
+
 def test_the_independent_script_says_which_number_of_sums_differs(
     tmp_path, monkeypatch, capsys
 ):
     page = tmp_path / "docs" / "results" / "sums.md"
     page.parent.mkdir(parents=True)
     text = (ROOT / "docs" / "results" / "sums.md").read_text()
-    line = next(x for x in text.splitlines() if x.startswith("| public head | 0."))
+    line = next(x for x in text.splitlines() if x.startswith("| base model alone | 0."))
     marker = "<!-- table sums curve abide1_aal116_dparsf.npz 200 -->"
     heads = "| what leaves | AUROC |\n|---|---|"
+    value = line.split("|")[2].split()[0]
     page.write_text(
-        f"{marker}\n{heads}\n| public head | {line[16:21]} |\n<!-- end -->\n"
+        f"{marker}\n{heads}\n| base model alone | {value} |\n<!-- end -->\n"
     )
     monkeypatch.setattr(independent_check, "ROOT", tmp_path)
     assert independent_check.check_sums(1) == (1, 0)
-    page.write_text(f"{marker}\n{heads}\n| public head | 0.500 |\n<!-- end -->\n")
+    page.write_text(f"{marker}\n{heads}\n| base model alone | 0.500 |\n<!-- end -->\n")
     assert independent_check.check_sums(1) == (1, 1)
     assert "DIFFERS" in capsys.readouterr().out

@@ -293,8 +293,8 @@ def test_the_spreadsheet_follows_from_the_stored_scores(name, number):
 
 def test_pages_are_made_from_the_spreadsheets_of_now(monkeypatch):
     monkeypatch.setattr("sums_tables._SHEETS", {})
-    use({"sums": "file,row\nmade.npz,two keepers\n"})
-    assert rows_of("sums") == ({"file": "made.npz", "row": "two keepers"},)
+    use({"sums": "file,row\nmade.npz,two aggregators\n"})
+    assert rows_of("sums") == ({"file": "made.npz", "row": "two aggregators"},)
     monkeypatch.undo()
     rows_of.cache_clear()
     assert len(rows_of("sums")) == 126

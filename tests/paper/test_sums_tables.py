@@ -34,14 +34,14 @@ def test_every_row_of_a_curve_has_its_numbers(file, public):
     for name, row in wanted.items():
         assert found[name][1].startswith(f"{float(row['auroc']):.3f}")
     assert found["pooled ridge"][3] == "100 %"
-    assert found["public head"][2:4] == ["", ""]
+    assert found["base model alone"][2:4] == ["", ""]
 
 
 def test_no_attack_passes_the_ceiling_but_by_chance():
     """The published claim, held against the published numbers."""
     seen = 0
     for row in rows_of("sums_attacks"):
-        if row["row"] == "public head":
+        if row["row"] == "base model alone":
             continue
         seen += 1
         names = ("public covariance", "everybody known", "all others known")
@@ -66,6 +66,6 @@ def test_many_hospitals_begin_with_the_real_row_and_keep_their_limits():
     assert len(cells(fits("many_hospitals_worth", ""))) >= 5
     assert len(cells(costs("many_hospitals_rounds", ""))) == 9
     for row in cells(by_rois("many_hospitals_rois", "")):
-        step, keeper = (float(row[k].split()[0]) for k in (2, 4))
+        step, aggregator = (float(row[k].split()[0]) for k in (2, 4))
         assert step <= (2 if row[0] == "116" else 5)  # what was asked for
-        assert keeper <= 5
+        assert aggregator <= 5

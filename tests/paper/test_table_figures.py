@@ -13,7 +13,7 @@ def worth():
 @pytest.mark.parametrize("panel", [0, 1])
 def test_every_bar_ends_at_its_row_or_at_the_sum_without_noise(worth, panel):
     rows = at(list(PEOPLE)[panel], "200")
-    best = float(rows["two keepers, exact"]["auroc"])
+    best = float(rows["two aggregators, exact"]["auroc"])
     for line, title in enumerate(PARTS):
         bars = [
             bar
@@ -22,8 +22,8 @@ def test_every_bar_ends_at_its_row_or_at_the_sum_without_noise(worth, panel):
         ]
         ends = [bar.get_x() + bar.get_width() for bar in bars]
         reached = float(rows[title]["auroc"])
-        together = title.startswith("two keepers")
-        head = float(rows["public head"]["auroc"])
+        together = title.startswith("two aggregators")
+        head = float(rows["base model alone"]["auroc"])
         wanted = [head, reached, best] if together else [reached]
         assert ends == pytest.approx(wanted, abs=2e-5), title
 

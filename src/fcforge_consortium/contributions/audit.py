@@ -38,7 +38,7 @@ from fcforge_consortium.privacy import noise
 from fcforge_consortium.records.kinds import Charged, Contribution
 
 # attacks that also train on contributions of other halves (shadow models)
-SHADOWED = (SAMPLE, "class mean", "loss against public head")
+SHADOWED = (SAMPLE, "class mean", "loss against base model")
 PLAN = AuditPlan(worlds=100, n_draws=100)
 # halves for the comparison that publishes every vector: it is slow and always detected
 FEW = 8
@@ -129,7 +129,7 @@ class Trial:
             SAMPLE: attacks.sample_known(*seen, reference, noise),
             KNOWN: attacks.site_known(*seen, noise),
             "class mean": shift,
-            "loss against public head": attacks.loss_drop(
+            "loss against base model": attacks.loss_drop(
                 self.residual, self.coordinates, step
             ),
         }

@@ -29,7 +29,7 @@ from fcforge_consortium.privacy.noise import sigma_for
 
 def made(classes):
     x, y, site = people(200, 45, sites=5, classes=classes)
-    x[:, 1] += y  # more than a small public head finds
+    x[:, 1] += y  # more than a small base model finds
     return x, y, np.array(site)
 
 

@@ -305,7 +305,7 @@ def test_folding_the_standardisation_in_changes_no_score(start):
 
 
 def test_the_temperature_grows_with_the_scores(start):
-    """By hand: twice the weights are four times their variance; the public head keeps its own."""
+    """By hand: twice the weights are four times their variance; the base model keeps its own."""
     public = vector.LinearModel(start.base.weight, start.base.bias)
     assert vector.temperature(start, public) == pytest.approx(start.base.temperature)
     louder = vector.LinearModel(2 * start.base.weight, start.base.bias)

@@ -100,7 +100,7 @@ def test_noise_hides_people_and_no_attack_exceeds_the_ceiling():
 
 def test_every_attack_has_a_row():
     rows = [row for row in audit().rows if row.release == "contribution at epsilon 1"]
-    named = {"class mean", "loss against public head"}
+    named = {"class mean", "loss against base model"}
     assert {row.attack for row in rows} == {SAMPLE, KNOWN, "shadow models", *named}
 
 

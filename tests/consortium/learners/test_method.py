@@ -1,4 +1,4 @@
-"""FORGE from releases: equals the pure functions, whatever the order; the public head alone."""
+"""FORGE from releases: equals the pure functions, whatever the order; the base model alone."""
 
 import numpy as np
 import pytest

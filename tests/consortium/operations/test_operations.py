@@ -276,7 +276,7 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_
     assert made[50].settings == {**usual, "pull": pull}
     assert (
         pull > usual["pull"]
-    )  # fifty people's sums are noise: stay with the public head
+    )  # fifty people's sums are noise: stay with the base model
     found = open_exchange(tmp_path / "50.fcx")
     rows = found.root.expected_gain.rows
     assert [row.epsilon for row in rows[:5]] == [None, 8.0, 4.0, 2.0, 1.0]
