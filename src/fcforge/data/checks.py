@@ -3,6 +3,7 @@
 Each check yields `Fault` objects: errors, which prevent training, and warnings.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -93,16 +94,25 @@ def require_valid(
 
 
 def data_warnings(cohort: Cohort) -> list[str]:
-    """Return the warnings of the loader, of `site_faults` and of eigenvalues as lines, equal ones once.
+    """Return what every command that trains warns of as lines, equal ones once.
 
-    The loader warns about people that it left out.
+    These are the people that the loader left out, eigenvalues, duplicate scans, and sites that
+    contradict the others. Duplicate scans that a cohort with ``allow_duplicates`` accepts are not
+    among them.
     """
     faults = [*cohort.faults]
     if len(cohort) and np.isfinite(cohort.fc).all():
         faults += _positive_faults(cohort)
+        if not cohort.allow_duplicates:
+            faults += _duplicate_faults(cohort)
         faults += site_faults(cohort)
-    warnings = [fault for fault in faults if fault.severity == "warning"]
-    return [f"WARNING: {fault}" for fault in grouped(warnings)]
+    of_warnings = [fault for fault in faults if fault.severity == "warning"]
+    return [f"WARNING: {fault}" for fault in grouped(of_warnings)]
+
+
+def warn_in_python(line: str) -> None:
+    """Issue a line of `data_warnings` as a Python warning, for callers that print nothing."""
+    warnings.warn(line.removeprefix("WARNING: "), stacklevel=3)
 
 
 def _shape_faults(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
