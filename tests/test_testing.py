@@ -31,6 +31,11 @@ def test_methods_of_the_package_pass(name):
     check_method(METHODS[name], SMALL.get(name))
 
 
+def test_importance_of_weights_that_resembles_a_summary_is_no_copy():
+    """TEM's 16 inputs of a subject show in the gradients of its weights."""
+    check_method(METHODS["si"], model="tem")
+
+
 def test_a_method_from_outside_passes_in_forty_lines():
     check_method(AGEM)
     check_method(AGEM, {"memory": 6, "replay": 4}, "mlp")

@@ -36,7 +36,7 @@ N_ROIS = 8
 N_SUBJECTS = 20
 TRAINING = Training(epochs=3, batch_size=8)
 COPY = 0.999  # numbers that correlate more than this with a subject's FC are a copy
-FEWEST = 16  # features of a form in which a copy is looked for
+FEWEST = 16  # exact numbers of a subject, other than 0 and 1, that a copy is told by
 MOST = 0.9  # share of a subject's exact numbers that are a copy in any order
 
 
@@ -417,7 +417,11 @@ def keeps_is_true(learner: Learner) -> None:
 
 
 def _forms(learner: Learner, fc: Tensor) -> list[Tensor]:
-    """Return the forms (n, d), float64, in which n subjects with FC (n, R, R) could be kept."""
+    """Return the forms (n, d), float64, in which n subjects with FC (n, R, R) could be kept.
+
+    Inputs of a model that are fewer than edges are a summary of a subject, which an importance of
+    weights may resemble.
+    """
     rows, columns = torch.tril_indices(N_ROIS, N_ROIS, -1)
     upper, lower = edges(fc), fc[:, rows, columns]
     forms = [upper, fisher_z(upper), lower, fisher_z(lower), fc, log_edges(fc)]
@@ -425,7 +429,7 @@ def _forms(learner: Learner, fc: Tensor) -> list[Tensor]:
         if value.is_floating_point():
             forms.append(value)
     flat = [form.double().flatten(1) for form in forms]
-    return [form for form in flat if form.shape[1] >= FEWEST]
+    return [form for form in flat if form.shape[1] >= upper.shape[1]]
 
 
 def _numbers(value: Tensor) -> list[Tensor]:
