@@ -36,7 +36,7 @@ N_ROIS = 8
 N_SUBJECTS = 20
 TRAINING = Training(epochs=3, batch_size=8)
 COPY = 0.999  # numbers that correlate more than this with a subject's FC are a copy
-FEWEST = 16  # exact numbers of a subject, other than 0 and 1, that a copy is told by
+FEWEST = 16  # exact values, other than 0 and 1, that show a copy in any order
 MOST = 0.9  # share of a subject's exact numbers that are a copy in any order
 
 
