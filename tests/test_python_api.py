@@ -9,6 +9,7 @@ import fcforge
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.data.arrays import naming_rows
 from fcforge.data.simulated import simulate
+from fcforge.data.splits import split_cohort
 
 SPEC = {
     "dataset": {
@@ -109,6 +110,23 @@ def test_swapped_diagnoses_at_one_site_are_a_warning():
     y = np.where(world.site == "Sim-UCLA", 1 - world.y, world.y)
     with pytest.warns(UserWarning, match="site 'Sim-UCLA': '1' and '0' look swapped"):
         fcforge.run(world.fc, y, world.site, learners=["analytic/linear"])
+
+
+def test_scans_that_look_like_one_person_are_named_by_row():
+    world = simulate("easy", n_rois=24, n_sites=2, seed=0)
+    tested = split_cohort(world, world.site_names[0], seed=0)["test"].subject_id
+    first, second = np.flatnonzero(np.isin(world.subject_id, tested))[:2]
+    fc = world.fc.copy()
+    fc[second] = 0.9 * fc[first] + 0.1 * fc[second]
+    words = rf"X\[{second}\]: looks like X\[{first}\] .* Leave one of them out of all"
+    with pytest.warns(UserWarning, match=words):
+        fcforge.run(
+            fc,
+            world.y,
+            world.site,
+            learners=["analytic/linear"],
+            subject_id=world.subject_id,
+        )
 
 
 def test_arrays_that_do_not_fit_are_refused(people):

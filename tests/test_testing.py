@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fcforge.graphs import edges, log_edges
 from fcforge.methods import METHODS, Method
 from fcforge.testing import World, check_method, subjects
 
@@ -28,6 +29,11 @@ SMALL = {
 )
 def test_methods_of_the_package_pass(name):
     check_method(METHODS[name], SMALL.get(name))
+
+
+def test_importance_of_weights_that_resembles_a_summary_is_no_copy():
+    """TEM's 16 inputs of a subject show in the gradients of its weights."""
+    check_method(METHODS["si"], model="tem")
 
 
 def test_a_method_from_outside_passes_in_forty_lines():
@@ -89,8 +95,6 @@ class Hoarder(Method):
         return lane._replace(state=Kept(torch.zeros(28)))
 
     def end_site(self, model, lane, site):
-        from fcforge.graphs import edges
-
         return lane._replace(state=Kept(3.0 * edges(site.fc)[0] + 1.0))
 
 
@@ -102,6 +106,136 @@ class Archivist(Hoarder):
 
     def end_site(self, model, lane, site):
         return lane._replace(state=Kept(site.fc.clone()))
+
+
+class Two(NamedTuple):
+    first: Tensor
+    second: Tensor
+
+
+def hoarder(encode, state=Kept, keeps_="statistics"):
+    """Return a method whose state is what `encode` makes of a site's FC (n, R, R) and rows."""
+
+    @dataclass(frozen=True)
+    class Encoder(Method):
+        name = "encoder"
+        keeps = keeps_
+        State = state
+
+        def start(self, model, lane, public=None):
+            nobody = torch.eye(8).expand(20, 8, 8)
+            return self._state_of(lane, nobody, torch.arange(20))
+
+        def end_site(self, model, lane, site):
+            return self._state_of(lane, site.fc, site.rows)
+
+        def _state_of(self, lane, fc, rows):
+            values = encode(edges(fc), fc, rows)
+            values = values if isinstance(values, tuple) else (values,)
+            return lane._replace(state=state(*(value.clone() for value in values)))
+
+    return Encoder
+
+
+SHUFFLED = torch.randperm(28, generator=torch.Generator().manual_seed(0))
+NOISE = torch.randn(28, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda x, fc, rows: x[0].half(),
+        lambda x, fc, rows: x[:6].reshape(2, 3, 28).movedim(2, 0).contiguous(),
+        lambda x, fc, rows: x[:6].reshape(2, 3, 28).movedim(2, 1).contiguous(),
+        lambda x, fc, rows: (1e4 * x[0]).round().to(torch.int16),
+        lambda x, fc, rows: x[0].view(torch.int32),
+        lambda x, fc, rows: x[0].double().view(torch.int64),
+        lambda x, fc, rows: x[0].half().view(torch.uint8),
+        lambda x, fc, rows: torch.complex(x[0], x[1]),
+        lambda x, fc, rows: x[0][SHUFFLED],
+        lambda x, fc, rows: x[0].sort().values,
+        lambda x, fc, rows: x[0].flip(0) * (1 - 2 * (SHUFFLED % 2)),
+        lambda x, fc, rows: torch.stack([x[0], NOISE], 1).flatten(),
+        lambda x, fc, rows: log_edges(fc)[0],
+    ],
+)
+def test_a_subject_in_another_form_is_found(encode):
+    with pytest.raises(AssertionError, match="copy of a real subject in fc of the sta"):
+        check_method(hoarder(encode))
+
+
+def test_a_subject_in_two_tensors_is_found():
+    with pytest.raises(AssertionError, match="in several tensors of the state"):
+        check_method(hoarder(lambda x, fc, rows: (x[0, :14], x[0, 14:]), Two))
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda x, fc, rows: rows[:3],
+        lambda x, fc, rows: rows[:3].float() ** 2,
+        lambda x, fc, rows: rows.sum().reshape(1),
+    ],
+)
+def test_rows_under_the_name_of_statistics_are_found(encode):
+    with pytest.raises(AssertionError, match="state/fc depends on the numbers of the"):
+        check_method(hoarder(encode))
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda x, fc, rows: x.mean(0),
+        lambda x, fc, rows: x.std(0),
+        lambda x, fc, rows: x.T @ x,
+        lambda x, fc, rows: torch.tensor(len(rows)),
+        lambda x, fc, rows: torch.arange(100),
+        lambda x, fc, rows: torch.ones(200, dtype=torch.bool),
+        lambda x, fc, rows: fc.mean(0),
+    ],
+)
+def test_statistics_of_many_are_no_copy(encode):
+    check_method(hoarder(encode))
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda x, fc, rows: x[0].view(torch.int32) ^ 0x5A5A5A5A,
+        lambda x, fc, rows: x[0] + 0.3 * NOISE,
+        lambda x, fc, rows: x[:2].mean(0),
+        lambda x, fc, rows: torch.linalg.eigh(fc[0]).eigenvectors,
+        lambda x, fc, rows: 3 * x[0][SHUFFLED] + 1,
+    ],
+)
+def test_encoded_subjects_are_beyond_the_check_as_the_documentation_says(encode):
+    check_method(hoarder(encode))
+    text = (Path(__file__).parents[1] / "docs/explained/pipeline.md").read_text()
+    assert "cannot find a subject that is encrypted, compressed, noisy or mixed" in text
+
+
+@dataclass(frozen=True)
+class WritesIntoTheNetwork(Method):
+    """Overwrites weights with a subject's edges."""
+
+    name = "writes-into-the-network"
+
+    def end_site(self, model, lane, site):
+        weight = lane.params["head.0.weight"].clone()
+        weight.view(-1)[:28] = edges(site.fc)[0]
+        return lane._replace(params={**lane.params, "head.0.weight": weight})
+
+
+@dataclass(frozen=True)
+class ReadsTheBank(Method):
+    """Reads subjects of the first site while it learns the second."""
+
+    name = "reads-the-bank"
+
+    def end_site(self, model, lane, site):
+        level = edges(site.bank.fc(torch.arange(20))).mean() if site.position else 0.0
+        params = {name: value + level for name, value in lane.params.items()}
+        return lane._replace(params=params)
 
 
 class Undecorated(AGEM):
@@ -153,6 +287,8 @@ class Nameless(Method):
     [
         (Hoarder, "copy of a real subject in fc"),
         (Archivist, "copy of a real subject in fc"),
+        (WritesIntoTheNetwork, "copy of a real subject in params/head.0.weight of the"),
+        (ReadsTheBank, "keeps is 'nothing', but what is learned at a site depends on"),
         (Undecorated, "memory would keep .* decorate the class"),
         (AGEM(), "give the class, not an object"),
         (Restless, "two equal runs"),

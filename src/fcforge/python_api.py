@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from fcforge.core.errors import ConfigError
 from fcforge.core.result import RunResult
-from fcforge.data.arrays import naming_rows, require_valid_arrays, write_arrays
+from fcforge.data.arrays import (
+    in_words_of_arrays,
+    naming_rows,
+    require_valid_arrays,
+    write_arrays,
+)
 from fcforge.data.checks import data_warnings
 from fcforge.data.datasets import load_dataset
 from fcforge.evaluation.tables import Row, records, results_rows
@@ -204,7 +209,10 @@ def run(
             prepared = prepare(parsed, cohort)
         # people that the caller wanted to be left out are no news
         for line in data_warnings(replace(prepared.cohort, faults=())):
-            warnings.warn(line.removeprefix("WARNING: "), stacklevel=2)
+            text = line.removeprefix("WARNING: ")
+            if ids is not None:
+                text = in_words_of_arrays(text, ids)
+            warnings.warn(text, stacklevel=2)
         # One job trains one lane after another in this process, so that estimator objects work and scripts
         # need no guard. None leaves the choice to `run_experiment`: processes on a CPU, many lanes on a GPU.
         lanes_at_once = 1 if jobs == 1 and device == "cpu" else None

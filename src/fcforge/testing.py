@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
-from fcforge.graphs import edges, fisher_z
+from fcforge.graphs import edges, fisher_z, log_edges
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.models import MODELS
 from fcforge.replay.bank import Bank, PoolName, SiteView
@@ -36,6 +36,8 @@ N_ROIS = 8
 N_SUBJECTS = 20
 TRAINING = Training(epochs=3, batch_size=8)
 COPY = 0.999  # numbers that correlate more than this with a subject's FC are a copy
+FEWEST = 16  # exact values, other than 0 and 1, that show a copy in any order
+MOST = 0.9  # share of a subject's exact numbers that are a copy in any order
 
 
 def check_method(
@@ -67,8 +69,9 @@ def check_method(
     and independent of the subjects scored together; the same run gives the same numbers; the state
     has the declared type and shapes that do not depend on the order of sites; a lane that was stored
     and read again continues with the same numbers; a lane trained in a group equals the lane
-    trained alone; no lane is changed in place; and a method keeps no subject that it does not
-    declare.
+    trained alone; no lane is changed in place; bank rows are in fields of the type `Rows` alone; a
+    method that keeps no real subject reads none of an earlier site; and a method keeps no subject
+    that it does not declare (`keeps_is_true` says which copies are found).
     """
     require(
         isinstance(method, type)
@@ -137,10 +140,19 @@ def subjects(site: str, kind: str) -> FCBatch:
 
 @dataclass
 class World:
-    """A simulated world: a bank with the subjects of its sites, in single or double precision."""
+    """A simulated world: a bank with the subjects of its sites, in single or double precision.
+
+    Attributes
+    ----------
+    dtype : torch.dtype
+    bank : Bank
+    replaced : tuple of str
+        Sites that have other real subjects than in other worlds, in the same rows.
+    """
 
     dtype: torch.dtype = torch.float32
     bank: Bank = field(default_factory=Bank)
+    replaced: tuple[str, ...] = ()
 
     def add(self, site: str, kind: str, batch: FCBatch) -> Tensor:
         """Put subjects of a site into the bank and return their rows; `kind` is "real" or "synthetic"."""
@@ -160,7 +172,8 @@ class World:
             fc = batch.fc[repeated] * factor + ones
             return self.add(site, "synthetic", FCBatch(fc, batch.y[repeated]))
 
-        rows = self.add(site, "real", subjects(site, "real"))
+        kind = "replaced" if site in self.replaced else "real"
+        rows = self.add(site, "real", subjects(site, kind))
         return SiteView(site, position, self.bank, rows, rows[:0], synthesise)
 
     def start(self, learner: Learner, seed: int = 0) -> Lane:
@@ -319,12 +332,62 @@ def lanes_are_not_changed(learner: Learner) -> None:
     require(same(lane, before), "hooks must return new lanes and change none in place")
 
 
+def rows_are_marked(learner: Learner) -> None:
+    """Check that bank rows are in fields of the type `Rows` alone.
+
+    Two worlds number the same subjects differently. Nothing but marked rows may differ between them.
+    """
+    plain, shifted = World(), World()
+    shifted.add("elsewhere", "real", subjects("elsewhere", "real"))
+    a, b = (world.lane_after(learner, SITES[:2]) for world in (plain, shifted))
+    marked = {f"state/{name}" for name in rows_of(a.state)}
+    other = b.named()
+    for name, value in a.named().items():
+        require(
+            name in marked or _close(value, other[name]),
+            f"{name} depends on the numbers of the bank's rows: keep rows in fields of the type Rows, "
+            "which stores replace by addresses",
+        )
+
+
+def past_sites_are_not_read(learner: Learner) -> None:
+    """Check that a method that keeps no real subject does not read those of earlier sites.
+
+    The second site is learned twice, beside the real subjects of the first site and beside others
+    in their rows.
+    """
+    if learner.method.keeps == "real subjects":
+        return
+    order = SITES[:2]
+    world, changed = World(), World(replaced=order[:1])
+    before = world.lane_after(learner, order[:1])
+    changed.lane_after(learner, order[:1])  # gives both banks the same rows
+    (a,) = world.teach(learner, [before], order)
+    (b,) = changed.teach(learner, [before], order)
+    require(
+        same(a, b, 1e-6),
+        f"keeps is '{learner.method.keeps}', but what is learned at a site depends on the real subjects "
+        "of the site before: index inputs of the bank by rows of the state alone",
+    )
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors are equal, real numbers up to rounding."""
+    if a.shape != b.shape:
+        return False
+    allowed = 1e-6 if a.is_floating_point() else 0.0
+    return torch.allclose(a, b, rtol=allowed, atol=allowed, equal_nan=True)
+
+
 def keeps_is_true(learner: Learner) -> None:
     """Check that the state holds no subject that the method does not declare in `Method.keeps`.
 
     A state that keeps "nothing" may hold only bank rows and what anybody can compute again (both are
-    marked). Any other state than one of real subjects may hold neither their bank rows nor a copy of their
-    FC, as correlations or as Fisher z.
+    marked). Any other state than one of real subjects may hold neither their bank rows nor a copy of
+    their FC. A copy is looked for in the state and in the network: as correlations, Fisher z, edges of
+    the matrix logarithm and inputs of the model; along every axis of a tensor, in integers and in
+    their bits, divided among tensors; and, of exact numbers, in any order. Encrypted, compressed or
+    noisy copies are not found.
     """
     method = learner.method
     world = World()
@@ -337,31 +400,81 @@ def keeps_is_true(learner: Learner) -> None:
     for name, rows in rows_of(lane.state).items():
         real = world.bank.real_rows(rows)
         require(not len(real), f"the state has rows of real subjects in {name}")
-    fc = torch.cat([subjects(site, "real").fc for site in SITES])
-    x = edges(fc).double()
+    forms = _forms(learner, torch.cat([subjects(site, "real").fc for site in SITES]))
+    state = {leaf.name: leaf.value for leaf in leaves(lane.state)}
+    tensors = {f"{name} of the state": value for name, value in state.items()}
+    network = lane.named()
+    for name in network.keys() - {f"state/{name}" for name in state}:
+        tensors[f"{name} of the network"] = network[name]
+    if len(state) > 1:
+        whole = [numbers for value in state.values() for numbers in _numbers(value)[:1]]
+        tensors["several tensors of the state"] = torch.cat(whole)
+    for place, value in tensors.items():
+        require(
+            not _has_copy(value, forms),
+            f"there is a copy of a real subject in {place}; declare keeps = 'real subjects'",
+        )
+
+
+def _forms(learner: Learner, fc: Tensor) -> list[Tensor]:
+    """Return the forms (n, d), float64, in which n subjects with FC (n, R, R) could be kept.
+
+    Inputs of a model that are fewer than edges are a summary of a subject, which an importance of
+    weights may resemble.
+    """
     rows, columns = torch.tril_indices(N_ROIS, N_ROIS, -1)
-    lower = fc[:, rows, columns].double()
-    for form in (x, fisher_z(x), lower, fisher_z(lower), fc.double().flatten(1)):
-        for leaf in leaves(lane.state):
-            value = leaf.value
-            if not value.is_floating_point():
-                continue
-            transposed = value.mT if value.dim() > 1 else value
-            require(
-                not _holds(value, form) and not _holds(transposed, form),
-                f"the state has a copy of a real subject in {leaf.name}; declare keeps = "
-                "'real subjects'",
-            )
+    upper, lower = edges(fc), fc[:, rows, columns]
+    forms = [upper, fisher_z(upper), lower, fisher_z(lower), fc, log_edges(fc)]
+    for value in learner.model.prepare(fc).values():
+        if value.is_floating_point():
+            forms.append(value)
+    flat = [form.double().flatten(1) for form in forms]
+    return [form for form in flat if form.shape[1] >= upper.shape[1]]
 
 
-def _holds(value: Tensor, features: Tensor) -> bool:
-    """Return whether d successive numbers of a tensor copy the features (n, d) of one of n subjects.
+def _numbers(value: Tensor) -> list[Tensor]:
+    """Return the numbers (m,), float64, that a tensor holds: its own, and those that its bits encode."""
+    if value.is_complex():
+        value = torch.view_as_real(value)
+    numbers = [value.double().flatten()]
+    if not value.is_floating_point() and value.dtype != torch.bool:
+        bits = value.contiguous().flatten().view(torch.uint8)
+        for kind in (torch.float16, torch.float32, torch.float64):
+            whole = len(bits) // kind.itemsize * kind.itemsize
+            encoded = bits[:whole].view(kind).double()
+            numbers.append(torch.nan_to_num(encoded, 0.0, 0.0, 0.0))
+    return numbers
+
+
+def _has_copy(value: Tensor, forms: list[Tensor]) -> bool:
+    """Return whether a tensor holds a copy of a subject in one of several forms, each (n, d)."""
+    layouts = [value]
+    for axis in range(value.dim() if value.dim() > 1 else 0):
+        layouts += [value.movedim(axis, 0), value.movedim(axis, -1)]
+    for layout in layouts:
+        for numbers in _numbers(layout):
+            if any(_holds(numbers, form) for form in forms):
+                return True
+    exact = value.dtype not in (torch.float16, torch.bfloat16)  # their numbers recur
+    return exact and any(
+        _holds_in_any_order(numbers, form)
+        for numbers in _numbers(value)
+        for form in forms
+    )
+
+
+def _holds(numbers: Tensor, features: Tensor) -> bool:
+    """Return whether d successive numbers copy the features (n, d) of one of n subjects.
 
     A copy correlates with them by more than `COPY`, whatever its scale and sign.
+
+    Parameters
+    ----------
+    numbers : Tensor of shape (m,), float64
+    features : Tensor of shape (n, d), float64
     """
-    flat = value.double().reshape(-1)
     d = features.shape[1]
-    if flat.numel() < d:
+    if numbers.numel() < d:
         return False
 
     def unit(x: Tensor) -> Tensor:
@@ -369,8 +482,25 @@ def _holds(value: Tensor, features: Tensor) -> bool:
         x = x - x.mean(1, keepdim=True)
         return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
 
-    windows = flat.unfold(0, d, 1)
+    windows = numbers.unfold(0, d, 1)
     return bool((unit(windows) @ unit(features).T).abs().max() > COPY)
+
+
+def _holds_in_any_order(numbers: Tensor, features: Tensor) -> bool:
+    """Return whether most features of one of n subjects are among some numbers, whatever their sign.
+
+    They are compared as float32. Features that are 0 or 1 are left out, because they are everywhere.
+
+    Parameters
+    ----------
+    numbers : Tensor of shape (m,), float64
+    features : Tensor of shape (n, d), float64
+    """
+    rounded = features.abs().float()
+    telling = (rounded > 1e-6) & ((rounded - 1).abs() > 1e-6)
+    found = torch.isin(rounded, numbers.abs().float()) & telling
+    n_telling = telling.sum(1)
+    return bool(((found.sum(1) >= MOST * n_telling) & (n_telling >= FEWEST)).any())
 
 
 RULES: tuple[Callable[[Learner], None], ...] = (
@@ -380,5 +510,7 @@ RULES: tuple[Callable[[Learner], None], ...] = (
     runs_repeat,
     state_is_stored,
     lanes_are_independent,
+    past_sites_are_not_read,
+    rows_are_marked,
     keeps_is_true,
 )

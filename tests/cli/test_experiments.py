@@ -16,6 +16,7 @@ from fcforge.cli import experiments
 from fcforge.data.datasets import DATASETS
 from fcforge.data.edges import upper_from_fc
 from fcforge.data.simulated import simulate
+from fcforge.data.splits import split_cohort
 from fcforge.experiments.catalogue import PACKAGES, catalogue
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import load_experiment
@@ -442,3 +443,85 @@ def test_an_unknown_kind():
     assert answer.code == 2
     assert "'method'" in answer.err
     assert "'methods'" in answer.err
+
+
+# -- warnings about the data -----------------------------------------------------------------------
+JUDGED = """
+[judge]
+seeds = [0]
+classifiers = ["linear"]
+augment = ["linear"]
+
+[[generator]]
+name = "edge_gauss"
+"""
+TRAINED = """
+[training]
+epochs = 1
+
+[[learner]]
+method = "lwf"
+model = "linear"
+"""
+
+
+@pytest.fixture(scope="module")
+def suspicious(tmp_path_factory) -> Path:
+    """An .npz in which one site has swapped diagnoses and one person two look-alike scans."""
+    cohort = simulate("easy", n_rois=24, n_sites=3, seed=0)
+    swapped = cohort.site == cohort.site_names[1]
+    # both in the test part: a pair in training and test would be refused
+    parts = split_cohort(cohort, cohort.site_names[0], seed=0)
+    tested = np.isin(cohort.subject_id, parts["test"].subject_id)
+    first, second = np.flatnonzero(tested)[:2]
+    fc = cohort.fc.copy()
+    fc[second] = 0.9 * fc[first] + 0.1 * fc[second]
+    path = tmp_path_factory.mktemp("suspicious") / "people.npz"
+    np.savez(
+        path,
+        fc=fc,
+        label=np.where(swapped, 1 - cohort.y, cohort.y),
+        site=cohort.site,
+        subject_id=cohort.subject_id,
+        mean_fd=np.linspace(0.1, 0.5, len(cohort)),
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "content"),
+    [
+        (("run", "--dry-run"), TRAINED),
+        (("tune", "--repeats", "1", "--jobs", "1"), TRAINED),
+        (("judge",), JUDGED),
+        (("analyse", "motion"), TRAINED),
+    ],
+)
+def test_all_commands_that_train_print_the_same_warnings_first(
+    words, content, suspicious, tmp_path
+):
+    config = tmp_path / "config.toml"
+    dataset = f'[dataset]\nname = "folder"\npath = "{suspicious}"\n'
+    config.write_text(content + dataset)
+    checked = fcforge("check", str(suspicious)).out.splitlines()
+    expected = [
+        line.replace("warning: ", "WARNING: ", 1)
+        for line in checked
+        if "look swapped" in line or "looks like the scan" in line
+    ]
+    assert len(expected) == 2
+    out = () if words[0] == "analyse" else ("--out", str(tmp_path / "out"))
+    answer = fcforge(*words, str(config), *out)
+    assert answer.code == 0, answer.err
+    lines = answer.err.splitlines()
+    printed = [line for line in lines if line.startswith("WARNING: ")]
+    assert sorted(printed) == sorted(expected)
+    assert lines[: len(printed)] == printed
+
+
+def test_data_without_faults_bring_no_warning(tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text(JUDGED + '[dataset]\nname = "simulated"\nn_rois = 24\n')
+    answer = fcforge("judge", str(config), "--out", str(tmp_path / "out"))
+    assert answer.code == 0
+    assert "WARNING" not in answer.err

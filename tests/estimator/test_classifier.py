@@ -138,7 +138,7 @@ def test_unusable_settings(subjects) -> None:
     with pytest.raises(ValueError, match="needs FC"):
         ForgeClassifier("finetune", "gcn", features="any").fit(fc[:, 0], y)
     with pytest.raises(ValueError, match="neither of"):
-        ForgeClassifier("ridge").fit(fc, y).partial_fit(fc, np.where(y == 1, 5, 6))
+        ForgeClassifier("ridge").fit(fc, y).partial_fit(fc, np.where(y == 1, 6, 0))
     with pytest.raises(ValueError, match="expecting 10"):
         ForgeClassifier("ridge").fit(fc, y).partial_fit(fc[:, :9, :9], y)
 

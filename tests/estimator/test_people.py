@@ -224,3 +224,75 @@ def test_a_label_that_is_none_is_named_with_its_row(nothing) -> None:
     y[3] = nothing
     with pytest.raises(InputError, match=r"y\[3\] is .*missing"):
         ForgeClassifier(features="any").fit(np.eye(20)[:, :6], y)
+
+
+# -- codes of classes that differ between sites ----------------------------------------------------
+def at_two_sites(subjects, one, other):
+    """FC, classes in the codes of each site (controls, patients), and sites."""
+    fc, y, site = subjects
+    first = site == site[0]
+    return fc, np.where(first, np.take(one, y), np.take(other, y)), site
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((0, 1), (1, 2)),
+        ((0, 1), (-1, 1)),
+        ((0.0, 1.0), (1.0, 2.0)),
+        (("0", "1"), ("1", "2")),
+        (("HC", "ASD"), ("TC", "ASD")),
+        (("HC", "ASD"), ("0", "1")),
+    ],
+)
+@pytest.mark.parametrize("features", ["fc", "any"])
+def test_one_coding_at_each_site_is_refused(subjects, one, other, features) -> None:
+    X, y, site = at_two_sites(subjects, one, other)
+    if features == "any":
+        X = X[:, 0, 1:]
+    model = ForgeClassifier("ridge", features=features)
+    with pytest.raises(InputError, match=r"y: sites code .*\(Sim-.*recode them"):
+        model.fit(X, y, site=site)
+    assert not hasattr(model, "model_")
+
+
+def test_a_later_site_with_another_coding_is_refused(subjects, tmp_path) -> None:
+    X, y, site = at_two_sites(subjects, (0, 1), (1, 2))
+    a, b = (site == name for name in dict.fromkeys(site.tolist()))
+    listed = ForgeClassifier("ridge").partial_fit(X[a], y[a], classes=[0, 1, 2])
+    two = ForgeClassifier("ridge").fit(X[a], y[a])
+    for name, model in (("listed", listed), ("two", two)):
+        model.save(tmp_path / name)
+        with pytest.raises(InputError, match=r"0 and 1 \(site-1\); 1 and 2 \(site-2\)"):
+            model.partial_fit(X[b], y[b])
+        assert model.sites_ == ("site-1",)
+    loaded = ForgeClassifier.load(tmp_path / "two")
+    with pytest.raises(InputError, match=r"0 and 1 \(site-1\); 1 and 2 \(B\)"):
+        loaded.partial_fit(X[b], y[b], site="B")
+
+
+def test_words_and_listed_disorders_are_three_classes(subjects) -> None:
+    X, words, site = at_two_sites(subjects, ("HC", "SZ"), ("HC", "BP"))
+    model = ForgeClassifier("ridge").fit(X, words, site=site)
+    assert model.classes_.tolist() == ["BP", "HC", "SZ"]
+    _, numbers, _ = at_two_sites(subjects, (0, 1), (0, 2))
+    with pytest.raises(InputError, match="sites code the diagnosis differently"):
+        ForgeClassifier("ridge").fit(X, numbers, site=site)
+    listed = ForgeClassifier("ridge")
+    listed.partial_fit(X, numbers, classes=[0, 1, 2], site=site)
+    assert listed.classes_.tolist() == [0, 1, 2]
+
+
+def test_a_site_with_one_of_the_classes_is_no_other_coding(subjects) -> None:
+    fc, y, site = subjects
+    keep = (site == site[0]) | (y == 1)
+    with pytest.warns(UserWarning, match="no controls"):
+        ForgeClassifier("ridge").fit(fc[keep], y[keep], site=site[keep])
+
+
+def test_a_site_with_words_of_its_own_is_a_warning(subjects) -> None:
+    X, words, site = at_two_sites(subjects, ("HC", "SZ"), ("sano", "enfermo"))
+    b = list(dict.fromkeys(site.tolist()))[1]
+    message = rf"No other site has a class of site '{b}' \('enfermo' and 'sano'\)"
+    with pytest.warns(UserWarning, match=message):
+        ForgeClassifier("ridge").fit(X, words, site=site)

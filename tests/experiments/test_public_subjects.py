@@ -90,14 +90,16 @@ def test_nobody_left_is_said(data):
         prepare(replace(experiment(data), dataset=whole))
 
 
-@pytest.mark.parametrize("change", ["id", "scan"])
+@pytest.mark.parametrize("change", ["id", "id and a blank", "scan"])
 def test_a_person_who_is_public_and_tested_is_named(data, tmp_path, change):
     path, names = data
     arrays = dict(np.load(path))
     a = int(np.flatnonzero(arrays["site"] == names[0])[0])
     b = int(np.flatnonzero(arrays["site"] == names[4])[0])
-    if change == "id":
-        arrays["subject_id"][a] = arrays["subject_id"][b]
+    if change != "scan":
+        arrays["subject_id"] = arrays["subject_id"].astype("U20")
+        blank = " " if "blank" in change else ""
+        arrays["subject_id"][a] = arrays["subject_id"][b] + blank
     else:
         arrays["fc_upper"][a] = arrays["fc_upper"][b] + 0.001
     np.savez(tmp_path / "d.npz", **arrays)

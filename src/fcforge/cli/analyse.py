@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from fcforge.cli.messages import at_work
+from fcforge.cli.messages import at_work, warn
 from fcforge.cli.options import AllowCode, AsJson, Config, Folder, Overrides
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def motion(
 
     experiment = load_experiment(config, overrides or [], allow_code=allow_code)
     with at_work("measuring"):
-        rows = motion_rows(experiment)
+        rows = motion_rows(experiment, warn=warn)
     if as_json:
         print(rows_json(rows), end="")
     else:

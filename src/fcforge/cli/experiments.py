@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from fcforge.cli.messages import at_work, progress_on_stderr, say
+from fcforge.cli.messages import at_work, progress_on_stderr, say, warn
 from fcforge.cli.options import (
     AllowCode,
     AsJson,
@@ -140,7 +140,7 @@ def _prepared(config: Path, overrides: Sequence[str] | None) -> "Prepared":
         prepared = prepare(experiment)
         found = data_warnings(prepared.cohort)
     for line in found:
-        say(line, style="yellow")
+        warn(line)
     for note in leak_notes(experiment):
         say(note, style="red")
     return prepared
@@ -310,7 +310,14 @@ def tune(
     folder = out or Path("runs") / f"{config.stem}_tune"
     with progress_on_stderr("tuning") as progress:
         text = tuning.tune(
-            experiment, folder, place, repeats, budget, progress=progress, say=say
+            experiment,
+            folder,
+            place,
+            repeats,
+            budget,
+            progress=progress,
+            say=say,
+            warn=warn,
         )
     wrote = folder / "tuned.toml"
     say(f"wrote {wrote}: put these in place of the config's tables of these learners")

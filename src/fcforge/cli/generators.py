@@ -1,6 +1,6 @@
 """Commands about generators of synthetic FC: ``judge`` and ``audit``."""
 
-from fcforge.cli.messages import at_work, say
+from fcforge.cli.messages import at_work, say, warn
 from fcforge.cli.options import (
     AllowCode,
     Config,
@@ -29,7 +29,13 @@ def judge(
     where = pick_device(device)
     with at_work("judging"):
         collapsed = judge_config(
-            config, overrides or [], folder, where, say, allow_code=allow_code
+            config,
+            overrides or [],
+            folder,
+            where,
+            say,
+            allow_code=allow_code,
+            warn=warn,
         )
     for text in collapsed:
         say(text, style="red")

@@ -24,6 +24,11 @@ def say(text: str = "", style: str = "") -> None:
     typer.secho(printable(text, keep="\n"), sys.stderr, fg=style or None)
 
 
+def warn(line: str) -> None:
+    """Print a warning about the data to stderr, in the form that all commands share."""
+    say(line, style="yellow")
+
+
 def at_work(activity: str) -> "Status":
     """Return a context manager that shows a spinner with the text `activity` on a terminal."""
     from rich.console import Console

@@ -203,6 +203,19 @@ def naming_rows(path: Path, ids: Sequence[str]) -> Iterator[None]:
         raise DataError(what, where=where, do=_in_python(error.do)) from error
 
 
+def in_words_of_arrays(line: str, ids: Sequence[str]) -> str:
+    """Return a line of `data_warnings` with rows of X for subjects and advice for Python.
+
+    Parameters
+    ----------
+    line : str
+    ids : sequence of str
+        Ids of the subjects, row by row.
+    """
+    row_of = {name: row for row, name in enumerate(ids)}
+    return _in_python(_with_rows(line, row_of))
+
+
 def _with_rows(text: str, row_of: Mapping[str, int]) -> str:
     """Return a message with rows of X in place of subjects that it quotes."""
 

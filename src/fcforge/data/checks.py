@@ -3,7 +3,7 @@
 Each check yields `Fault` objects: errors, which prevent training, and warnings.
 """
 
-from collections import Counter
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,6 +16,7 @@ from fcforge.data.cohort import MIN_ROIS, Cohort, as_numbers
 from fcforge.data.faults import Fault, Severity, grouped
 from fcforge.data.participants import NAME_THEM
 from fcforge.data.site_checks import site_faults
+from fcforge.data.subject_ids import bare_id, id_faults
 
 MIN_PER_SITE = 8  # a smaller site cannot be split in three
 MIN_PER_CLASS = 4
@@ -62,6 +63,7 @@ def check_cohort(
     # Later checks index by row and column, so they need right shapes.
     if not any(f.severity == "error" and not f.subject for f in faults):
         faults += [*_matrix_faults_of(cohort), *_subject_faults(cohort)]
+        faults += id_faults(cohort)
         if np.isfinite(cohort.fc).all():
             faults += [*_duplicate_faults(cohort), *site_faults(cohort)]
             if not any(f.severity == "error" and f.subject for f in faults):
@@ -93,16 +95,26 @@ def require_valid(
 
 
 def data_warnings(cohort: Cohort) -> list[str]:
-    """Return the warnings of the loader, of `site_faults` and of eigenvalues as lines, equal ones once.
+    """Return what every command that trains warns of as lines, equal ones once.
 
-    The loader warns about people that it left out.
+    These are the people that the loader left out, eigenvalues, ids that may be of one person,
+    duplicate scans, and sites that contradict the others. Duplicate scans that a cohort with
+    ``allow_duplicates`` accepts are not among them.
     """
     faults = [*cohort.faults]
     if len(cohort) and np.isfinite(cohort.fc).all():
         faults += _positive_faults(cohort)
+        faults += id_faults(cohort)
+        if not cohort.allow_duplicates:
+            faults += _duplicate_faults(cohort)
         faults += site_faults(cohort)
-    warnings = [fault for fault in faults if fault.severity == "warning"]
-    return [f"WARNING: {fault}" for fault in grouped(warnings)]
+    of_warnings = [fault for fault in faults if fault.severity == "warning"]
+    return [f"WARNING: {fault}" for fault in grouped(of_warnings)]
+
+
+def warn_in_python(line: str) -> None:
+    """Issue a line of `data_warnings` as a Python warning, for callers that print nothing."""
+    warnings.warn(line.removeprefix("WARNING: "), stacklevel=3)
 
 
 def _shape_faults(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
@@ -218,17 +230,25 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
 
 
 def _subject_faults(cohort: Cohort) -> Iterator[Fault]:
-    """Yield an error for each id that appears twice and each target that cannot be."""
-    times = Counter(cohort.subject_id.tolist())
+    """Yield an error for each id that appears twice and each target that cannot be.
+
+    Blanks at the ends of an id do not count.
+    """
+    spellings_of: dict[str, list[str]] = {}
+    for subject in cohort.subject_id.tolist():
+        spellings_of.setdefault(bare_id(subject), []).append(subject)
     target = cohort.target
     low, high = target.limits
     people = zip(
         cohort.subject_id.tolist(), cohort.site.tolist(), cohort.y, strict=True
     )
     for subject, site, y in people:
-        n_rows = times.pop(subject, 1)  # pop: a repeated id is reported once
-        if n_rows > 1:
-            message = f"subject id appears {n_rows} times."
+        spellings = spellings_of.pop(bare_id(subject), [])  # pop: reported once
+        if len(spellings) > 1:
+            message = f"subject id appears {len(spellings)} times."
+            if len(set(spellings)) > 1:
+                shown = abbreviated(map(repr, dict.fromkeys(spellings)))
+                message = f"subject id appears {len(spellings)} times, with other blanks ({shown})."
             hint = "Give every subject one row; add the site to the id if two sites share ids."
             yield Fault("error", message, hint, subject, site)
         if target.classes and y not in range(target.outputs):

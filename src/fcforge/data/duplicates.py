@@ -46,8 +46,8 @@ def find_duplicates(
     other_ids : ndarray of shape (m,), str, optional
         Ids of `other`; given if and only if `other` is.
     """
-    edges = _unit_edges(fc)
-    correlation = edges @ (edges if other is None else _unit_edges(other)).T
+    edges = unit_edges(fc)
+    correlation = edges @ (edges if other is None else unit_edges(other)).T
     limit = SAME_PERSON if edges.shape[1] >= FEW else SAME_PERSON_FEW_EDGES
     duplicate = correlation > limit
     if other_ids is None:
@@ -62,7 +62,7 @@ def find_duplicates(
     return pairs
 
 
-def _unit_edges(fc: np.ndarray) -> np.ndarray:
+def unit_edges(fc: np.ndarray) -> np.ndarray:
     """Return each scan's edges, centred and scaled to length 1, shape (n, E).
 
     Products of two rows are correlations. Edges that are all equal become 0.

@@ -23,6 +23,7 @@ from fcforge.data import participants
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.edges import fc_from_upper
 from fcforge.data.faults import Fault
+from fcforge.data.label_codes import RECODE, coding_conflict, is_number
 from fcforge.data.matrices import rows_as_fc, to_fc, undo_fisher_z
 from fcforge.data.participants import (
     CONTROLS,
@@ -185,6 +186,7 @@ class Folder(Validated):
                 raise participants.no_column("label", [*listed.people[0].extra])
             diagnoses = [person.diagnosis for person in listed.people]
             meaning = groups_of(diagnoses, *groups, self.partial)
+            self._require_one_coding(listed, meaning)
             return participants.labelled(listed, meaning, self.drop_unlabelled)
         if any(groups) or self.drop_unlabelled:
             raise ConfigError(
@@ -192,6 +194,42 @@ class Folder(Validated):
                 do="Leave out positive, negative, classes and drop_unlabelled.",
             )
         return listed
+
+    def _require_one_coding(self, listed: Listed, groups: Mapping[str, int]) -> None:
+        """Raise `DataError` if sites write other codes for their diagnoses.
+
+        Codes that `positive` or `negative` names have the meaning that the user gives them. Words
+        without named groups are known ones, so that only numbers are compared.
+
+        Parameters
+        ----------
+        listed : Listed
+        groups : mapping of str to int
+            As `groups_of` returns it.
+        """
+        if groups and not self.classes:
+            return
+        merged = {
+            part: new for new, parts in (self.merge or {}).items() for part in parts
+        }
+        codes: dict[str, set[str]] = {}
+        for person in listed.people:
+            word = person.diagnosis
+            used = (
+                self.sites is None or merged.get(person.site, person.site) in self.sites
+            )
+            if not used or participants.is_missing(word):
+                continue
+            if not groups and is_number(word):
+                codes.setdefault(person.site, set()).add(word)
+            if groups and (k := participants.meaning_of(word, groups)) is not None:
+                codes.setdefault(person.site, set()).add(self.classes[k])
+        controls = self.classes[0] if self.classes else None
+        if conflict := coding_conflict(codes, controls):
+            hint = RECODE
+            if not self.classes:
+                hint = f"{RECODE} Or say what each code means: {participants.NAME_THEM}"
+            raise DataError(conflict, do=hint)
 
 
 def load_folder(path: str | Path, **settings: Any) -> Cohort:

@@ -177,6 +177,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
             As in `partial_fit`.
         """
         numbers, labels = self._checked(X, y, first)
+        self._require_one_coding(labels, site, classes, first)
         # `ordered` has the classes in the order of the model (controls first), `known` sorted
         ordered = self._ordered_classes(labels, classes) if first else self._labels
         known = people.require_classes(labels, np.unique(ordered))
@@ -201,6 +202,37 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         self._labels = ordered
         self._warn_if_constant(X, labels, covariates, first)
         return self
+
+    def _require_one_coding(
+        self, labels: np.ndarray, site: Any, classes: Any, first: bool
+    ) -> None:
+        """Raise `InputError` if sites have other codes for their classes, in this call or before.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n,)
+            Classes of the people of the call, as in `y`.
+        site, classes
+            As in `partial_fit`.
+        first : bool
+            Whether this is the first call.
+        """
+        stated = self._labels.tolist() if not first else classes
+        if stated is None:
+            controls = None
+        else:
+            people.refuse_missing(stated)
+            controls = min(np.asarray(stated).tolist(), default=None)
+        before: dict[str, set[Any]] = {}
+        for name in () if first else self.sites_:
+            places = [k for k, sites in self._sites_of_class.items() if name in sites]
+            # a loaded model does not know which classes each of its sites has
+            before[name] = {stated[k] for k in places} or set(stated)
+        codes: dict[str, set[Any]] = {}
+        names = self._site_names(site, len(labels), first).tolist()
+        for name, label in zip(names, labels.tolist(), strict=True):
+            codes.setdefault(name, set(before.get(name, ()))).add(label)
+        people.require_one_coding(codes, before, controls)
 
     def _target(self, classes: np.ndarray) -> Target:
         """Return the target for classes in the order of the model's outputs."""

@@ -174,8 +174,7 @@ class ContinualEstimator(Fitted, ABC):
             raise InputError(message, do=LEARN_ANEW)
         if first:
             self._warn_of_unused_generator()
-        visits_before = 0 if first else len(self._visits)
-        names = people_module.site_names(site, len(X), f"site-{visits_before + 1}")
+        names = self._site_names(site, len(X), first)
         sites_before = () if first else self.sites_
         people_module.compare_site_names(names, sites_before)
         if site is not None:
@@ -235,6 +234,11 @@ class ContinualEstimator(Fitted, ABC):
         else:
             total = n_before * self.mean_fc_ if n_before else 0.0
             self.mean_fc_ = (fc.sum(0, dtype=np.float64) + total) / self._n_seen
+
+    def _site_names(self, site: Any, n: int, first: bool) -> np.ndarray:
+        """Return the site of each of the n subjects of a call, (n,), as `people.site_names` does."""
+        visits_before = 0 if first else len(self._visits)
+        return people_module.site_names(site, n, f"site-{visits_before + 1}")
 
     def _visits_after(self, subjects: Cohort, first: bool) -> tuple[str, ...]:
         """Return all visits, those of earlier calls and those of this one."""

@@ -16,6 +16,7 @@ from fcforge.core.names import canonical_name, name_fault, name_shapes, two_spel
 from fcforge.data.checks import missing_class
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
 from fcforge.data.duplicates import find_duplicates
+from fcforge.data.label_codes import RECODE, coding_conflict, isolated_site
 from fcforge.data.participants import is_missing, label_of
 from fcforge.estimator.inputs import InputError
 
@@ -427,6 +428,35 @@ def refuse_missing(y: Any) -> None:
             message = f"y[{place}] is {value!r}, which stands for a missing value."
             raise InputError(message, do="Leave the subject out of X and y.")
     _refuse_spellings("class", (value for value in values if isinstance(value, str)))
+
+
+def require_one_coding(
+    codes_of_site: Mapping[str, Collection[Any]],
+    before: Mapping[str, Collection[Any]],
+    controls: Any,
+) -> None:
+    """Raise `InputError` if sites have other codes for their classes, by `coding_conflict`.
+
+    A site whose words are at no other site is a warning.
+
+    Parameters
+    ----------
+    codes_of_site : mapping of site to classes
+        Classes of each site of the call as `y` has them, those of earlier calls included.
+    before : mapping of site to classes
+        Classes of the sites of earlier calls.
+    controls
+        The controls' class, if the user listed the classes.
+    """
+    every = {**before, **codes_of_site}
+    if conflict := coding_conflict(every, controls):
+        raise InputError(f"y: {conflict}", do=RECODE)
+    name = isolated_site(every)
+    if name in codes_of_site:
+        shown = " and ".join(map(repr, sorted(codes_of_site[name], key=str)))
+        message = f"No other site has a class of site '{name}' ({shown})"
+        hint = "Are these other names of the same groups? Then write one name of each at all sites."
+        warnings.warn(f"{message}: the site gives the class away. {hint}", stacklevel=6)
 
 
 def require_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ than logistic regression on mean framewise displacement may have learned nothing
 Shapes: n subjects, m subjects that are scored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from fcforge.core.errors import DataError
 from fcforge.core.result import RunResult
 from fcforge.core.spec import LearnerSpec
 from fcforge.core.subjects import Site
-from fcforge.data.checks import require_valid
+from fcforge.data.checks import data_warnings, require_valid, warn_in_python
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
@@ -131,9 +131,21 @@ def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray
     return by_site
 
 
-def motion_rows(experiment: Experiment) -> list[Row]:
-    """Return rows of the results table: motion alone, and the majority class."""
+def motion_rows(
+    experiment: Experiment, *, warn: Callable[[str], None] = warn_in_python
+) -> list[Row]:
+    """Return rows of the results table: motion alone, and the majority class.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    warn : callable
+        Called with each line of `data_warnings`, before anything is fitted; by default the lines
+        become Python warnings.
+    """
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
+    for line in data_warnings(cohort):
+        warn(line)
     results = motion_results(experiment, cohort)
     return results_rows(results, keeps={LEARNER.title: "real subjects"})

@@ -29,7 +29,7 @@ from fcforge.core.leaks import Leaks
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResults
 from fcforge.core.spec import LearnerSpec
-from fcforge.data.checks import require_valid
+from fcforge.data.checks import data_warnings, require_valid, warn_in_python
 from fcforge.data.cohort import Cohort, write_people
 from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
@@ -252,7 +252,12 @@ def inner_experiment(
 
 
 def prepare_tuning(
-    experiment: Experiment, folder: Path, repeats: int, budget: int = 0
+    experiment: Experiment,
+    folder: Path,
+    repeats: int,
+    budget: int = 0,
+    *,
+    warn: Callable[[str], None] = warn_in_python,
 ) -> Prepared:
     """Write the subjects to tune on into a folder, and plan the trials (runs of all candidate settings).
 
@@ -265,6 +270,9 @@ def prepare_tuning(
         Number of inner splits into training and validation parts.
     budget : int
         Largest number of candidate settings per learner; 0 for the whole grid.
+    warn : callable
+        Called with each line of `data_warnings` about the whole dataset; by default the lines
+        become Python warnings.
 
     Raises
     ------
@@ -273,6 +281,8 @@ def prepare_tuning(
     """
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
+    for line in data_warnings(cohort):
+        warn(line)
     target = cohort.target
     if target.kind != "two classes":
         raise ConfigError(
@@ -342,6 +352,7 @@ def tune(
     *,
     progress: Progress = lambda done, total, last: None,
     say: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = warn_in_python,
 ) -> str:
     """Tune the learners of an experiment and write the chosen settings as TOML.
 
@@ -361,13 +372,15 @@ def tune(
         Called with the number of finished and of all trainings, and the last one.
     say : callable
         Called with messages about the progress.
+    warn : callable
+        As in `prepare_tuning`.
 
     Returns
     -------
     str
         Contents of ``tuned.toml``: the tuned learners as ``[[learner]]`` tables.
     """
-    prepared = prepare_tuning(experiment, folder, repeats, budget)
+    prepared = prepare_tuning(experiment, folder, repeats, budget, warn=warn)
     inner = prepared.experiment
     listed = list_orders(inner.orders, prepared.cohort.site_names)
     orders = [" > ".join(order) for order in listed]

@@ -15,10 +15,11 @@ from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.spec import BaseModelSpec
 from fcforge.core.subjects import FCBatch
 from fcforge.data.checks import require_valid, without_duplicates
-from fcforge.data.cohort import Cohort
+from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.confounds import Confounds, fit_on_cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.data.duplicates import find_duplicates
+from fcforge.data.subject_ids import bare_id
 
 OTHERS = "others"
 
@@ -104,9 +105,12 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
             where="[base_model]",
             do="Use one atlas for both.",
         )
-    duplicates = find_duplicates(
-        public.fc, public.subject_id, tested.fc, tested.subject_id
+    # blanks at the ends of an id do not count
+    public_ids, tested_ids = (
+        as_text([bare_id(subject) for subject in people.subject_id.tolist()])
+        for people in (public, tested)
     )
+    duplicates = find_duplicates(public.fc, public_ids, tested.fc, tested_ids)
     if duplicates:
         first = duplicates[0]
         raise DataError(

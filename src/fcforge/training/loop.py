@@ -228,8 +228,8 @@ def check_reach(
 def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
     """Raise `SealedError` if a method holds real subjects although it declares otherwise.
 
-    The bank rows of its state are looked at. Copies of FC in other tensors are not found here;
-    `fcforge.testing.check_method` looks for them.
+    The bank rows of its state are looked at. Copies of FC in other tensors, such as statistics, are
+    not found here. `fcforge.testing.check_method` looks for them. Neither finds encoded copies.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from fcforge.core.randomness import torch_rng
 from fcforge.core.settings import Checked, make
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
-from fcforge.data.checks import require_valid
+from fcforge.data.checks import data_warnings, require_valid, warn_in_python
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import split_site
@@ -112,6 +112,7 @@ def judge_config(
     say: Say,
     *,
     allow_code: bool = True,
+    warn: Callable[[str], None] = warn_in_python,
 ) -> list[str]:
     """Judge the generators of a config file on all its sites and seeds.
 
@@ -129,6 +130,9 @@ def judge_config(
         Called with messages about the progress.
     allow_code : bool
         Whether a dataset may be imported from a module beside the config.
+    warn : callable
+        Called with each line of `data_warnings` about the judged sites, before a generator is
+        fitted; by default the lines become Python warnings.
 
     Returns
     -------
@@ -143,7 +147,10 @@ def judge_config(
     dataset = resolve_dataset(config.dataset, Path(path), allow_code=allow_code)
     cohort = load_dataset(dataset)
     names = config.judge.sites or cohort.site_names
-    require_valid(cohort.select_sites(names))
+    judged = cohort.select_sites(names)
+    require_valid(judged)
+    for line in data_warnings(judged):
+        warn(line)
     panel = replace(config.judge, sites=tuple(names))
     judge_run = JudgeRun(rows, panel, config.training, cohort, out, device, say)
     records = judge_run.records()

@@ -1,0 +1,186 @@
+"""Codes of diagnoses that differ between sites: what is a conflict, and what is not."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_cohorts import write_npz
+
+import fcforge
+from fcforge.core.errors import DataError
+from fcforge.data.checks import check_cohort
+from fcforge.data.cohort import Cohort
+from fcforge.data.folder import load_folder
+from fcforge.data.label_codes import coding_conflict, isolated_site
+from fcforge.data.simulated import simulate
+
+ZERO, ONE = {0, 1}, {1, 2}
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        {"A": ZERO, "B": ONE},
+        {"A": ZERO, "B": ONE, "C": ZERO},
+        {"A": ZERO, "B": ONE, "C": {1}},  # C may be coded in either way
+        {"A": ZERO, "B": {-1, 1}},
+        {"A": ZERO, "B": {0, 2}},
+        {"A": {"0", "1"}, "B": {"1", "2"}},
+        {"A": {"0", "1"}, "B": {"1.0", "2.0"}},
+        {"A": {"0", "1"}, "B": {"HC", "ASD"}},
+        {"A": {"HC", "ASD"}, "B": {"TC", "ASD"}},
+        {"A": {"control", "ASD"}, "B": {"Controls", "MDD"}},
+        {"A": ZERO, "B": {2, 3}},
+        {"A": ZERO, "B": ONE, "C": {0, 1, 3}},  # C does not show what 2 means
+    ],
+)
+def test_other_codes_are_a_conflict(codes):
+    message = coding_conflict(codes)
+    assert message.startswith("sites code the diagnosis differently: ")
+    assert "(A" in message
+    assert "(B" in message
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        {"A": ZERO, "B": ZERO},
+        {"A": ZERO, "B": {1}},
+        {"A": ZERO, "B": {0}, "C": {1}},
+        {"A": {1, 2}, "B": {1, 2}},
+        {"A": {0, 1, 2}, "B": ZERO, "C": ONE},
+        {"A": {0, 1}, "B": {False, True}},
+        {"A": {0, 1}, "B": {0.0, 1.0}},
+        {"A": {"HC", "SZ"}, "B": {"HC", "BP"}},
+        {"A": {"HC", "autism"}, "B": {"HC", "asperger"}},
+        {"A": {"HC", "SZ"}, "B": {"SZ", "BP"}, "C": {"HC", "BP"}},
+        {"A": ZERO, "B": {2}},
+        {"A": ZERO},
+        {},
+    ],
+)
+def test_subsets_and_words_are_none(codes):
+    assert coding_conflict(codes) == ""
+
+
+def test_listed_numbers_need_the_controls_at_every_site():
+    assert coding_conflict({"A": ZERO, "B": {0, 2}}, controls=0) == ""
+    assert coding_conflict({"A": ZERO, "B": ONE}, controls=0)
+    assert coding_conflict({"A": ZERO, "B": {0, 2}, "C": {1, 2}}, controls=0)
+
+
+def test_the_message_by_hand():
+    codes = {"A": ZERO, "B": ONE, "C": ZERO, "D": ZERO, "E": ZERO}
+    assert coding_conflict(codes) == (
+        "sites code the diagnosis differently: 0 and 1 (A, C, D and 1 more); 1 and 2 (B). "
+        "Together they would be 3 classes."
+    )
+
+
+def test_a_site_with_words_of_its_own():
+    assert isolated_site({"A": {"HC", "SZ"}, "B": {"sano", "enfermo"}}) == "B"
+    assert isolated_site({"A": {"HC", "SZ"}, "B": {"HC", "BP"}}) == ""
+    assert isolated_site({"A": {"HC", "SZ"}, "B": {"BP"}}) == ""
+    assert isolated_site({"A": {"HC", "SZ"}}) == ""
+
+
+# -- files -----------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def world() -> Cohort:
+    return simulate(n_rois=6, n_sites=2, scale=0.1, seed=0)
+
+
+def coded(world: Cohort, one: tuple, other: tuple) -> np.ndarray:
+    """Labels of the two sites, each as (controls, patients)."""
+    first = world.site == world.site_names[0]
+    codes = np.where(first, np.take(one, world.y), np.take(other, world.y))
+    return codes.astype(str)
+
+
+def table(folder: Path, world: Cohort, column: str, labels: np.ndarray) -> Path:
+    """Write a folder with a table of people and a file of FC each."""
+    lines = [f"participant_id\tsite\t{column}"]
+    rows = zip(
+        world.subject_id.tolist(), world.site.tolist(), labels.tolist(), strict=True
+    )
+    lines += ["\t".join(row) for row in rows]
+    folder.mkdir()
+    (folder / "participants.tsv").write_text("\n".join(lines) + "\n")
+    for subject, fc in zip(world.subject_id.tolist(), world.fc, strict=True):
+        np.save(folder / f"{subject}.npy", fc)
+    return folder
+
+
+@pytest.mark.parametrize("column", ["DX_GROUP", "group"])
+def test_a_table_with_two_codings_is_refused(world, column, tmp_path):
+    """In DX_GROUP 0 and 2 both meant controls."""
+    labels = coded(world, (0, 1), (1, 2))
+    folder = table(tmp_path / "data", world, column, labels)
+    one, other = world.site_names
+    words = rf"0 and 1 \({one}\); 1 and 2 \({other}\).*recode them.*--positive VALUE"
+    with pytest.raises(DataError, match=words):
+        load_folder(folder)
+    for site in world.site_names:
+        if column == "DX_GROUP":
+            assert len(load_folder(folder, sites=[site]))
+    merged = {"all": list(world.site_names)}
+    with pytest.raises(DataError, match="sites code the diagnosis differently"):
+        load_folder(folder, merge=merged, sites=["all"])
+
+
+def test_named_codes_mean_what_the_user_says(world, tmp_path):
+    folder = table(tmp_path / "data", world, "DX_GROUP", coded(world, (0, 1), (2, 1)))
+    with pytest.raises(DataError, match="sites code the diagnosis differently"):
+        load_folder(folder)
+    cohort = load_folder(folder, positive="1", negative="0,2")
+    assert np.array_equal(cohort.y, world.y)
+
+
+def test_listed_classes_of_two_codings_are_refused(world, tmp_path):
+    path = write_npz(
+        tmp_path / "a.npz", world, label=coded(world, ("0", "1"), ("1", "2"))
+    )
+    with pytest.raises(DataError, match=r"sites code .*name them by words at every"):
+        load_folder(path, classes=("0", "1", "2"))
+    disorders = write_npz(
+        tmp_path / "b.npz", world, label=coded(world, ("0", "1"), ("0", "2"))
+    )
+    assert load_folder(disorders, classes=("0", "1", "2")).target.outputs == 3
+    words = write_npz(
+        tmp_path / "c.npz", world, label=coded(world, ("HC", "SZ"), ("HC", "BP"))
+    )
+    assert load_folder(words, classes=("HC", "SZ", "BP")).target.outputs == 3
+
+
+def test_words_and_numbers_of_known_meaning_may_be_mixed(world, tmp_path):
+    path = write_npz(
+        tmp_path / "a.npz", world, label=coded(world, ("0", "1"), ("HC", "patient"))
+    )
+    assert np.array_equal(load_folder(path).y, world.y)
+
+
+def test_arrays_of_two_codings_are_refused(world):
+    labels = coded(world, (0, 1), (1, 2)).astype(int)
+    for dataset in ({}, {"classes": ["0", "1", "2"]}):
+        with pytest.raises(DataError, match="sites code the diagnosis") as caught:
+            fcforge.run(
+                world.fc,
+                labels,
+                world.site,
+                learners=["analytic/linear"],
+                dataset=dataset,
+            )
+        assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["abide1_aal116", "abide1_aal116_dparsf"])
+def test_no_false_alarm_on_abide(shared_data, name):
+    cohort = load_folder(shared_data / f"{name}.npz")
+    codes: dict[str, set[int]] = {}
+    for site, label in zip(cohort.site.tolist(), cohort.y.tolist(), strict=True):
+        codes.setdefault(site, set()).add(label)
+    assert coding_conflict(codes) == isolated_site(codes) == ""
+    assert not any(
+        fault.severity == "error" and not fault.subject
+        for fault in check_cohort(cohort, to_split=False)
+    )
