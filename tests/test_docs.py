@@ -437,7 +437,7 @@ def test_the_readme_examples_run_as_written(capsys):
     first, *others = re.findall(
         r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S
     )
-    assert len(first.strip().splitlines()) == 10
+    assert len(first.strip().splitlines()) == 12
     names = {}
     exec(compile(first, "README.md", "exec"), names)
     assert 0.5 < float(capsys.readouterr().out) <= 1

@@ -198,6 +198,9 @@ def test_the_words_of_the_first_page_hold():
         # "on four sites there is little to gain", "no learner is found better than fine-tuning"
         others = [k for k in stored.learners(linear) if k != "Fine-tuning"]
         assert not any(stored.established(linear, k, "Fine-tuning") for k in others)
+        # "no method is found better on it"
+        others = [k for k in stored.learners(gcn) if k != "Fine-tuning"]
+        assert not any(stored.established(gcn, k, "Fine-tuning") for k in others)
         assert stored.verdict(linear, "FORGE", "Cumulative") == "cannot be told from"
         # "a gain of about one point, with intervals that reach zero"
         gain = stored._compared(linear, "FORGE", "Fine-tuning")
@@ -214,11 +217,8 @@ def test_the_words_of_the_first_page_hold():
         # "in AUROC clearly"
         assert stored._estimate(linear, "Joint", "AUROC").low > 0.6
     sites = "twenty_sites_linear"
-    gains = [
-        stored._compared(sites, one, "Fine-tuning").difference
-        for one in ("FORGE", "Cumulative")
-    ]
-    assert 0.4 < gains[0] / gains[1] < 0.6  # "FORGE reaches half of that"
+    for learner in ("ER", "Cumulative", "Ridge"):
+        assert stored.established(sites, learner, "Fine-tuning")
     for metric in ("own", "auroc"):
         assert stored.verdict(sites, "FORGE", "Fine-tuning", metric) != "is above"
 
