@@ -42,6 +42,7 @@ from fcforge.core.errors import FCForgeError, StoreError
 from fcforge.core.spec import LearnerSpec
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_files import read_config
+from fcforge.experiments.environment import describe
 from fcforge.experiments.plan import Plan
 from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment
 from fcforge.experiments.run_keys import run_key
@@ -51,6 +52,8 @@ ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "paper" / "experiments"
 RESULTS = ROOT / "paper" / "results"
 NODE = ("meta.json", "scores.npz")  # what is kept of a node: no lane
+# files of a judged site; the first two as in generator_quality/summary.py, which needs pandas
+RECORDS, PORTRAITS, MACHINE = "records.json", "portraits.npz", "machine.json"
 # methods by falling time on one H200
 LONGEST = (
     "forge",
@@ -107,7 +110,7 @@ class Share:
     site : str
         Site whose generators are judged.
     seed : int or None
-        Seed of its runs; None: all seeds.
+        Seed of its runs, or of the generators judged; None: all seeds.
     """
 
     table: str
@@ -378,10 +381,7 @@ def opened(name: str, args: argparse.Namespace) -> list[Share]:
     (args.root / f"{name}.json").write_text(text)
     asked = json.loads(text)
     if "judge" in asked:
-        sites = read_config(EXPERIMENTS / f"{name}.toml")["judge"]["sites"]
-        return [
-            Share(name, (), frozenset((f"{name} {site}",)), site=site) for site in sites
-        ]
+        return shares_of_sites(name, asked["judge"], args.device)
     experiment = located(asked["experiment"])
     prepared = prepare(experiment)
     pool, folder = args.root / ".pool" / prepared.data_sha256[:12], args.root / name
@@ -483,12 +483,41 @@ def judge_site(share: Share, args: argparse.Namespace) -> None:
         f"training.precision={asked['precision']}",
         *asked["judge"],
     ]
-    out = args.root / share.table / share.site
+    if share.seed is not None:
+        settings.append(f"judge.seeds=[{share.seed}]")
+    out = args.root / share.table / judged_folder(share.site, share.seed)
     out.mkdir(parents=True, exist_ok=True)
+    (out / MACHINE).write_text(json.dumps(describe(args.device)))
     progress = progress_of(share, args)
     judge_config(
         EXPERIMENTS / f"{share.table}.toml", settings, out, args.device, progress
     )
+
+
+def shares_of_sites(name: str, settings: Sequence[str], device: str) -> list[Share]:
+    """Return the shares of a table of generators.
+
+    A site is a share on a GPU, where classifiers of all seeds train as lanes of one group. On a CPU a site and
+    seed is one, seed by seed, so that little is lost when the time is over.
+    """
+    sites, seeds = judged_sites(name, settings)
+    split = [None] if device != "cpu" else seeds
+    return [
+        Share(name, (), frozenset((f"{name} {site} {seed}",)), site=site, seed=seed)
+        for seed in split
+        for site in sites
+    ]
+
+
+def judged_sites(name: str, settings: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the sites and seeds of a table of generators."""
+    config = read_config(EXPERIMENTS / f"{name}.toml", settings)["judge"]
+    return list(config["sites"]), list(config["seeds"])
+
+
+def judged_folder(site: str, seed: int | None) -> str:
+    """Return the name of the folder of a site, or of a site and seed."""
+    return site if seed is None else f"{site}-{seed}"
 
 
 def shares_of(
@@ -563,8 +592,9 @@ def pack(root: Path, out: Path) -> None:
         "*.json",
         "*/.finished",
         "*/experiment.json",
-        "*/*/records.json",
-        "*/*/portraits.npz",
+        f"*/*/{RECORDS}",
+        f"*/*/{PORTRAITS}",
+        f"*/*/{MACHINE}",
     )
     nodes = (f".pool/*/nodes/*/{file}" for file in NODE)
     files = sorted(
@@ -675,32 +705,43 @@ def in_order(
 def read_judged(
     name: str, folder: Path, about: Mapping[str, Any], results: Path
 ) -> None:
-    """Pack a table of generators, if all sites are judged."""
-    sites = read_config(EXPERIMENTS / f"{name}.toml")["judge"]["sites"]
-    files = [folder / site / "records.json" for site in sites]
-    unfinished = [path.parent.name for path in files if not path.is_file()]
+    """Pack a table of generators, if all sites are judged with all seeds."""
+    sites, seeds = judged_sites(name, about["settings"])
+    folders = []
+    for site in sites:
+        together = folder / judged_folder(site, None)
+        apart = [folder / judged_folder(site, seed) for seed in seeds]
+        folders += apart if apart[0].is_dir() else [together]
+    unfinished = [f.name for f in folders if not (f / RECORDS).is_file()]
     if unfinished:
         print(f"{name}: not published, unfinished: {', '.join(unfinished)}")
         return
     records = [
         record
-        for path in files
-        for rows in json.loads(path.read_text())["sites"].values()
+        for place in folders
+        for rows in json.loads((place / RECORDS).read_text())["sites"].values()
         for record in rows
     ]
+    machines = [json.loads((place / MACHINE).read_text()) for place in folders]
     kept = {
         "commit": about["commit"],
         "config": about["config"],
         "settings": about["settings"],
-        "machine": "NVIDIA H200",
+        "machine": "; ".join(sorted({machine_text(facts) for facts in machines})),
     }
     (results / f"{name}.json").write_text(
         json.dumps({**kept, "records": rounded(records)}) + "\n"
     )
-    portraits = folder / sites[0] / "portraits.npz"
+    portraits = folders[0] / PORTRAITS
     if portraits.is_file():
         write_small_portraits(portraits, results / f"{name}_portraits.npz")
     print(f"{name}: {len(records)} records")
+
+
+def machine_text(facts: Mapping[str, Any]) -> str:
+    """Return a machine in words: its card, or its processor and cores."""
+    where = facts.get("gpu") or f"{facts['cpu']}, {facts['cores']} cores"
+    return f"{where}, torch {facts['torch']}"
 
 
 def write_small_portraits(path: Path, to: Path) -> None:

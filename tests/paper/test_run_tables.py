@@ -185,9 +185,48 @@ def test_sites_of_a_table_of_generators_are_judged_side_by_side(name, tmp_path):
         )
     )
     (tmp_path / "root").mkdir()
-    shares = script.opened(name, Namespace(folder=plan, root=tmp_path / "root"))
+    places = {"folder": plan, "root": tmp_path / "root"}
+    shares = script.opened(name, Namespace(device="cuda", **places))
     assert [share.site for share in shares] == ["NYU", "UM", "USM", "UCLA"]
+    assert {share.seed for share in shares} == {None}
     assert all(script.may_start(share, [shares[0]], ()) for share in shares[1:])
+    on_cpu = script.opened(name, Namespace(device="cpu", **places))
+    assert [(share.site, share.seed) for share in on_cpu] == [
+        (site, 0) for site in ("NYU", "UM", "USM", "UCLA")
+    ]
+
+
+@pytest.mark.parametrize("split", ["by site", "by site and seed"])
+def test_records_of_generators_are_read_whether_seeds_were_judged_together_or_apart(
+    split, tmp_path, capsys
+):
+    """Five seeds of two-epoch generators at four sites; the same records either way."""
+    name = "generators_529"
+    sites, seeds = script.judged_sites(name, [])
+    assert seeds == [0, 1, 2, 3, 4]
+    folder = tmp_path / name
+    for site in sites:
+        for part in [seeds] if split == "by site" else [[k] for k in seeds]:
+            seed = None if split == "by site" else part[0]
+            place = folder / script.judged_folder(site, seed)
+            place.mkdir(parents=True)
+            rows = [{"site": site, "seed": k, "row": "real"} for k in part]
+            (place / "records.json").write_text(json.dumps({"sites": {site: rows}}))
+            machine = {"cpu": "AMD", "cores": 2, "torch": "2.13.0", "device": "cpu"}
+            (place / "machine.json").write_text(json.dumps(machine))
+    about = {"commit": "abc", "config": "", "settings": []}
+    script.read_judged(name, folder, about, tmp_path)
+    stored = json.loads((tmp_path / f"{name}.json").read_text())
+    assert stored["machine"] == "AMD, 2 cores, torch 2.13.0"
+    assert [(r["site"], r["seed"]) for r in stored["records"]] == [
+        (site, seed) for site in sites for seed in seeds
+    ]
+    (folder / script.judged_folder("UCLA", seeds[-1])).joinpath("records.json").unlink(
+        missing_ok=True
+    )
+    (folder / "UCLA" / "records.json").unlink(missing_ok=True)
+    script.read_judged(name, folder, about, tmp_path)
+    assert "unfinished: UCLA" in capsys.readouterr().out
 
 
 def shares_of(name: str, stored: tuple[str, ...] = ()) -> list[script.Share]:
