@@ -34,7 +34,6 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
 import four_hospitals_scores  # noqa: E402
-import paper_tables  # noqa: E402
 import sums_scores  # noqa: E402
 import sums_tables  # noqa: E402
 from pages import PORTRAITS, Pages  # noqa: E402
@@ -106,9 +105,8 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "many": sums_tables.many,
     "ran": sums_tables.about,
     "template": lambda _, rest: RESULT_PAGES.render(rest).rstrip(),
-    "two_sets": lambda name, rest: paper_tables.two_sets(name, rest, tables()),
 }
-SLOW = ("two_sets", "template")
+SLOW = ("template",)
 
 
 def pages() -> list[Path]:

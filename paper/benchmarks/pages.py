@@ -31,7 +31,6 @@ from paper_tables import (
     p_text,
     studies,
 )
-from scipy.stats import t
 from scores import read_table
 
 from fcforge.core.estimate import Estimate
@@ -40,7 +39,12 @@ from fcforge.core.result import RunResult
 from fcforge.evaluation.columns import NUMBER_COLUMNS, columns_of
 from fcforge.evaluation.comparison import Comparer, Comparison
 from fcforge.evaluation.forgetting import finite
-from fcforge.evaluation.generator_quality.summary import published
+from fcforge.evaluation.generator_quality.summary import (
+    REAL,
+    by_seed,
+    interval,
+    published,
+)
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "paper" / "pages"
@@ -398,6 +402,38 @@ class Pages:
         ]
         return markdown(["learner", *heads], lines)
 
+    def gains(
+        self, names: Mapping[str, str], learners: Mapping[str, str], reference: str
+    ) -> str:
+        """Return AAA of a reference in several tables, and AAA of other learners minus it.
+
+        A difference is bold where it is found (`finding`).
+
+        Parameters
+        ----------
+        names : mapping
+            Table by the head of its column.
+        learners : mapping
+            What each learner keeps of earlier sites, the reference included.
+        reference : str
+        """
+        lines = []
+        for learner, keeps in learners.items():
+            cells = []
+            for name in names.values():
+                if learner == reference:
+                    cells.append(self.value(name, reference))
+                    continue
+                gap = self.difference(name, learner, reference)
+                chance = "is not found to differ from"
+                known = self.finding(name, learner, reference) != chance
+                cells.append(f"**{gap}**" if known else gap)
+            title = f"{learner} minus {in_sentence(reference)}"
+            if learner == reference:
+                title = f"{reference}, AAA"
+            lines.append([title, keeps, *cells])
+        return markdown(["learner", "keeps of earlier sites", *names], lines)
+
     def pairs(
         self,
         name: str,
@@ -548,25 +584,39 @@ class Pages:
     ) -> str:
         """Return means over sites and seeds of some measures, by generator.
 
-        With a classifier the paper's numbers of augmentation stand in a last column.
+        With a classifier there are two further columns: accuracy minus that without augmentation, with its 95 %
+        interval over seeds, and the paper's numbers of augmentation.
         """
-        means = self._judged_means(name)
-        lines = [
-            [
-                row,
-                *(
-                    number(results[key]) if key in results else ""
-                    for key in columns.values()
-                ),
-            ]
-            for row, results in means.items()
-        ]
-        if not classifier:
-            return markdown(["generator", *columns], lines)
-        lines = [[*line, published(classifier, line[0])] for line in lines]
-        return markdown(
-            ["generator", *columns, f"paper's {' / '.join(columns)}"], lines
-        )
+        lines = []
+        for row, results in self._judged_means(name).items():
+            values = [results.get(key) for key in columns.values()]
+            cells = ["" if value is None else number(value) for value in values]
+            if classifier:
+                gap = self.judged_gap(name, f"aug_{classifier}_acc", row, REAL)
+                cells += ["" if row == REAL else gap, published(classifier, row)]
+            lines.append([row, *cells])
+        heads = ["generator", *columns]
+        if classifier:
+            heads += ["ACC minus real [95 %]", f"paper's {' / '.join(columns)}"]
+        return markdown(heads, lines)
+
+    def judged_gap(self, name: str, key: str, row: str, other: str) -> str:
+        """Return the mean of one measure of a generator minus another's, with its interval over seeds."""
+        gap = self._judged_difference(name, key, row, other)
+        return difference_text(gap.value, gap.low, gap.high)
+
+    def judged_verdict(self, name: str, key: str, row: str, other: str) -> str:
+        """Return "is above", "is below" or "cannot be told from", by the interval over seeds."""
+        gap = self._judged_difference(name, key, row, other)
+        if gap.low > 0:
+            return "is above"
+        return "is below" if gap.high < 0 else "cannot be told from"
+
+    def _judged_difference(self, name: str, key: str, row: str, other: str) -> Estimate:
+        """Return the mean paired difference of two rows: means over sites, interval over seeds."""
+        seeds = by_seed(self._studies(name)["records"])
+        ours, theirs = seeds[row, key], seeds[other, key]
+        return interval([ours[seed] - theirs[seed] for seed in sorted(ours)])
 
     def _judged_means(self, name: str) -> dict[str, dict[str, float]]:
         about = json.loads((self.results / f"{name}.json").read_text())
@@ -583,8 +633,8 @@ class Pages:
 
     def augmented_apart(self, name: str, classifiers: Mapping[str, str]) -> str:
         """Return how often adding synthetic subjects changed a classifier's accuracy, e.g. "2 of 30"."""
-        rows = [row for row in self._judged_means(name) if row != "real"]
-        return self.ablation_apart(name, classifiers, dict.fromkeys(rows, "real"))
+        rows = [row for row in self._judged_means(name) if row != REAL]
+        return self.ablation_apart(name, classifiers, dict.fromkeys(rows, REAL))
 
     def ablation_apart(
         self, name: str, classifiers: Mapping[str, str], rows: Mapping[str, str]
@@ -602,21 +652,17 @@ class Pages:
         rows : mapping
             The row to compare with, by row.
         """
-        values: dict[tuple[str, str], dict[int, list[float]]] = {}
-        for record in self._studies(name)["records"]:
-            for key in classifiers.values():
-                value = record["numbers"].get(f"aug_{key}_acc")
-                if value is not None:
-                    seeds = values.setdefault((record["row"], key), {})
-                    seeds.setdefault(record["seed"], []).append(value)
         pairs = [(row, key) for row in rows for key in classifiers.values()]
-        apart = 0
-        for row, key in pairs:
-            ours, theirs = values[row, key], values[rows[row], key]
-            gaps = [np.mean(ours[k]) - np.mean(theirs[k]) for k in ours]
-            error = np.std(gaps, ddof=1) / np.sqrt(len(gaps))
-            apart += int(abs(np.mean(gaps)) > t.ppf(0.975, len(gaps) - 1) * error)
-        return f"{apart} of {len(pairs)}"
+        verdicts = [
+            self.judged_verdict(name, f"aug_{key}_acc", row, rows[row])
+            for row, key in pairs
+        ]
+        apart = [verdict for verdict in verdicts if verdict != "cannot be told from"]
+        return f"{len(apart)} of {len(pairs)}"
+
+    def paper_augmentation(self, classifier: str, row: str) -> str:
+        """Return the accuracy with augmentation that the paper prints."""
+        return published(classifier, row).split(" / ")[0]
 
     def judged_value(self, name: str, row: str, key: str) -> str:
         """Return the mean of one measure of a generator over sites and seeds."""

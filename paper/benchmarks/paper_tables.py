@@ -26,11 +26,6 @@ from fcforge.report.tables import Table
 Runs = list[RunResult]
 
 
-def split(text: str, by: str = ",") -> list[str]:
-    """Return the parts of a text, without blanks around them."""
-    return [part.strip() for part in text.split(by) if part.strip()]
-
-
 @dataclass(frozen=True)
 class Finished:
     """Learners of a run folder all of whose runs are there.
@@ -150,45 +145,6 @@ KEYS = {
 }
 
 
-def two_sets(name: str, rest: str, results: Found) -> str:
-    """Return a table of some learners on two data sets: AAA, and AAA minus a reference.
-
-    p-values are corrected for all learners of the table that is read, shown or not, as on its page.
-
-    Parameters
-    ----------
-    name : str
-        Table of the first data set.
-    rest : str
-        ``OTHER; REFERENCE; LEARNER = ABOUT; ...``: the other table, the learner that is
-        subtracted, and what each learner keeps between hospitals.
-    results : mapping of name to Finished
-    """
-    other, reference, *asked = split(rest, ";")
-    tables = [results[name], results[other]]
-    learners = dict(tuple(map(str.strip, text.split("="))) for text in asked)
-    compared = [k for k in learners if k != reference]
-    changes = []
-    for table in tables:
-        base = table.groups[reference]
-        found = differences({k: (table.groups[k], base) for k in compared})
-        p = corrected(table.groups, reference)
-        changes.append({k: [_difference(d), p_text(p[k])] for k, d in found.items()})
-    lines = []
-    for learner, keeps in learners.items():
-        cells = []
-        for table, change in zip(tables, changes, strict=True):
-            aaa = number(table.rows[learner].estimates["aaa"].value)
-            cells += [aaa, *change.get(learner, ["", ""])]
-        lines.append([learner, keeps, *cells])
-    heads = [
-        f"{head}, {n}"
-        for n in ("529", "444")
-        for head in ("AAA", f"minus {reference.lower()} [95 %]", "p (Holm)")
-    ]
-    return markdown(["learner", "keeps of earlier hospitals", *heads], lines)
-
-
 def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Return a GitHub table."""
     return Table.of(heads, lines).markdown().rstrip()
@@ -211,10 +167,6 @@ def _cell(e: Estimate, interval: bool) -> str:
     if not math.isfinite(e.value):
         return ""
     return with_interval(e.value, e.low, e.high) if interval else number(e.value)
-
-
-def _difference(d: Comparison) -> str:
-    return difference_text(d.difference, d.low, d.high)
 
 
 NONE = "–"

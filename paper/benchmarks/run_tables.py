@@ -87,6 +87,7 @@ FITTED = (
     "brainnetgan",
     "gr_spd_gan",
 )  # generators that take epochs or steps
+REAL, COPIES = "real", "bootstrap"  # rows of every table of generators
 SMALL = ("experiment.orders=2", "experiment.seeds=[0]", "training.epochs=2")
 
 
@@ -734,7 +735,8 @@ def read_judged(
     )
     portraits = folders[0] / PORTRAITS
     if portraits.is_file():
-        write_small_portraits(portraits, results / f"{name}_portraits.npz")
+        real = real_means(name, sites[0], seeds[0])
+        write_portraits(portraits, real, results / f"{name}_portraits.npz")
     print(f"{name}: {len(records)} records")
 
 
@@ -744,11 +746,42 @@ def machine_text(facts: Mapping[str, Any]) -> str:
     return f"{where}, torch {facts['torch']}"
 
 
-def write_small_portraits(path: Path, to: Path) -> None:
-    """Keep what the picture of synthetic FC shows of a file of portraits, in two bytes a value."""
-    with np.load(path, allow_pickle=False) as found:
-        fc = {k: found[k].astype(np.float16) for k in ("control", "patient")}
-        np.savez_compressed(to, rows=found["rows"], where=found["where"], **fc)
+def write_portraits(path: Path, real: np.ndarray, to: Path) -> None:
+    """Write what the picture of synthetic FC shows of a file of portraits, in two bytes a value.
+
+    No person's FC is published: the row of real subjects becomes the mean of each class, and the row
+    of copies of real subjects is left out.
+
+    Parameters
+    ----------
+    path : Path
+        Portraits of `fcforge judge`: a typical control and patient of every row.
+    real : ndarray of shape (2, R, R)
+        Mean FC of real controls and of real patients.
+    to : Path
+    """
+    with np.load(path, allow_pickle=False) as portraits:
+        rows = portraits["rows"].tolist()
+        fc = {k: portraits[k].astype(np.float16) for k in ("control", "patient")}
+        where = portraits["where"]
+    for k, name in enumerate(fc):
+        fc[name][rows.index(REAL)] = real[k]
+    kept = [k for k, row in enumerate(rows) if row != COPIES]
+    titles = [f"{row}, mean" if row == REAL else row for row in rows]
+    fc = {name: values[kept] for name, values in fc.items()}
+    np.savez_compressed(to, rows=np.array(titles)[kept], where=where, **fc)
+
+
+def real_means(name: str, site: str, seed: int) -> np.ndarray:
+    """Return the mean FC (2, R, R) of the controls and patients from whom a table's generators learn."""
+    from fcforge.data.datasets import load_dataset
+    from fcforge.data.splits import split_site
+    from fcforge.experiments.config import resolve_dataset
+
+    path = EXPERIMENTS / f"{name}.toml"
+    cohort = load_dataset(resolve_dataset(read_config(path)["dataset"], path))
+    people = split_site(cohort, site, seed).learning(with_val=True)
+    return np.stack([people.fc[people.y == label].mean(0) for label in (0, 1)])
 
 
 def rounded(value: Any) -> Any:

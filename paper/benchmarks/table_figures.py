@@ -117,7 +117,7 @@ def _bars(panel: Any, file: str) -> None:
 
 
 def draw_fc(rows: Sequence[str], control: np.ndarray, patient: np.ndarray) -> Figure:
-    """Draw a typical control (top) and patient (bottom) of real subjects and of every generator.
+    """Draw a control (top) and a patient (bottom) of every row: typical ones, or the mean of real ones.
 
     Parameters
     ----------

@@ -2,14 +2,10 @@
 
 import json
 
-import numpy as np
 import paper_tables
-import pytest
-from paper_tables import Finished, two_sets
+from paper_tables import Finished
 
 import fake_runs
-from fcforge.core.formatting import number
-from fcforge.evaluation.forgetting import score_matrix
 
 
 def finished(**groups: tuple[float, str]) -> Finished:
@@ -23,34 +19,6 @@ def finished(**groups: tuple[float, str]) -> Finished:
 def cells(text: str, first: str) -> list[str]:
     line = next(x for x in text.splitlines() if x.startswith(f"| {first} |"))
     return [c.strip() for c in line.strip("|").split("|")]
-
-
-def aaa(runs) -> str:
-    per_run = []
-    for r in runs:
-        a = score_matrix(r)
-        per_run.append(np.mean([a[t, : t + 1].mean() for t in range(len(a))]))
-    return number(float(np.mean(per_run)))
-
-
-def test_two_data_sets_stand_side_by_side():
-    some = {"Fine-tuning": (0.4, "finetune"), "ER": (1.2, "er")}
-    found = {
-        "a": finished(**some),
-        "b": finished(**{k: (v + 0.5, m) for k, (v, m) in some.items()}),
-    }
-    text = two_sets("a", "b; Fine-tuning; Fine-tuning = nothing; ER = 256", found)
-    er, base = cells(text, "ER"), cells(text, "Fine-tuning")
-    assert er[1] == "256"
-    for k, name in ((2, "a"), (5, "b")):
-        assert er[k] == aaa(found[name].groups["ER"])
-        assert base[k] == aaa(found[name].groups["Fine-tuning"])
-        gap = float(er[k + 1].split(" [")[0])
-        assert gap == pytest.approx(float(er[k]) - float(base[k]), abs=0.0011)
-        assert base[k + 1] == base[k + 2] == ""
-        groups = found[name].groups
-        p = paper_tables.differences({"ER": (groups["ER"], groups["Fine-tuning"])})
-        assert er[k + 2] == paper_tables.p_text(p["ER"])
 
 
 def test_p_values_are_corrected_for_all_learners_of_a_table():

@@ -229,6 +229,39 @@ def test_records_of_generators_are_read_whether_seeds_were_judged_together_or_ap
     assert "unfinished: UCLA" in capsys.readouterr().out
 
 
+def test_no_persons_fc_is_in_the_published_picture(tmp_path):
+    rng = np.random.default_rng(0)
+    people = rng.uniform(-1, 1, (2, 3, 5, 5))  # control and patient of three rows
+    path = tmp_path / "portraits.npz"
+    np.savez(
+        path,
+        rows=np.array(["real", "bootstrap", "fcm_vae"]),
+        control=people[0],
+        patient=people[1],
+        edge_mean=rng.uniform(-1, 1, (3, 10)),
+        where=np.array("Site NYU, seed 0."),
+    )
+    means = rng.uniform(-1, 1, (2, 5, 5))
+    to = tmp_path / "published.npz"
+    script.write_portraits(path, means, to)
+    with np.load(to) as published:
+        assert published["rows"].tolist() == ["real, mean", "fcm_vae"]
+        stored = np.stack([published["control"], published["patient"]])
+        assert set(published.files) == {"rows", "where", "control", "patient"}
+    assert np.allclose(stored[:, 0], means, atol=1e-3)
+    assert np.allclose(stored[:, 1], people[:, 2], atol=1e-3)
+
+
+def test_real_means_are_those_of_the_people_generators_learn_from(
+    shared_data, monkeypatch
+):
+    monkeypatch.setenv("FCFORGE_DATA", str(shared_data))
+    means = script.real_means("generators_529", "UCLA", 0)
+    assert means.shape == (2, 116, 116)
+    assert np.allclose(np.diagonal(means, axis1=1, axis2=2), 1.0, atol=1e-3)
+    assert not np.allclose(means[0], means[1])
+
+
 def shares_of(name: str, stored: tuple[str, ...] = ()) -> list[script.Share]:
     """Shares of a table, from a plan without data."""
     experiment = script.load(name)

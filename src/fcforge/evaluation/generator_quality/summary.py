@@ -4,6 +4,7 @@ A record holds the numbers of one row (generator), site and seed. The paper's nu
 augmentation on ABIDE (appendix, ASD columns); they are in paper.csv.
 """
 
+import csv
 import json
 import math
 from collections import Counter, defaultdict
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from scipy.stats import t as student
 
 from fcforge.core.errors import DataError
@@ -108,13 +108,9 @@ def collapse_list(records: Records) -> list[str]:
 @cache
 def _printed() -> dict[tuple[str, str], str]:
     """Return the paper's numbers by (classifier, row), those of a cell joined by slashes."""
-    with (
-        files("fcforge.evaluation.generator_quality")
-        .joinpath("paper.csv")
-        .open() as file
-    ):
-        table = pd.read_csv(file, index_col=[0, 1], dtype=str)
-    return table.agg(" / ".join, axis=1).to_dict()
+    path = files("fcforge.evaluation.generator_quality").joinpath("paper.csv")
+    rows = csv.reader(path.read_text(encoding="utf-8").splitlines()[1:])
+    return {(classifier, row): " / ".join(cells) for classifier, row, *cells in rows}
 
 
 def published(classifier: str, row: str) -> str:
