@@ -10,6 +10,8 @@ folder=$1; commit=$(git rev-parse "${2:-HEAD}")
 mkdir -p "$folder/code/paper" "$folder/data"
 git archive "$commit" src pyproject.toml paper/experiments | tar -x -C "$folder/code"
 cp -r paper/benchmarks "$folder/code/paper"
+# That of 0.2 imports pandas, which a machine with torch and numpy may lack, to read the paper's own numbers. It computes nothing else anew.
+cp src/fcforge/evaluation/generator_quality/summary.py "$folder/code/src/fcforge/evaluation/generator_quality/"
 rm -rf "$folder/code/paper/benchmarks/plots"
 find "$folder/code" -name __pycache__ -prune -exec rm -r {} +
 cp "$FCFORGE_DATA/abide1_aal116.npz" "$FCFORGE_DATA/abide1_aal116_dparsf.npz" "$folder/data"
