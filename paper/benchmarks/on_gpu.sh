@@ -28,6 +28,10 @@ fi
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 export FCFORGE_DATA=$root/data PYTHONPATH=$root/code/src:$root/meta
 export CUDA_MPS_PIPE_DIRECTORY=$root/mps CUDA_MPS_LOG_DIRECTORY=$root/mps
+if ! diff -rq "$folder/tables" "$root/tables" > /dev/null; then
+  echo "$root holds the tables of another folder, or of a copy that broke off. Remove it, or set ROOT to another one." >&2
+  exit 1
+fi
 if ! kill -0 "$(cat "$root/driver.pid" 2> /dev/null)" 2> /dev/null; then
   if [ "$device" = cuda ]; then mkdir -p "$root/mps"; setsid nvidia-cuda-mps-control -d || true; fi
   cd "$root/code"

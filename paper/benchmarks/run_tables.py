@@ -20,6 +20,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -74,6 +75,8 @@ LONGEST = (
 SLOW_VARIANTS = ("paper", "authors")
 PART_BYTES = 14 << 20  # largest archive; more than 16 MiB does not come back
 PARTS = 6  # most archives; more than eight files do not come back
+UNPACKED_BYTES = 2 << 30  # of one archive
+POOL = re.compile(r"[0-9a-f]{12}")  # name of the nodes of one data file
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 PORTIONS: Mapping[str, Sequence[str]] = _TABLES["portions"]
 # tables whose learners, or whose learners and seeds, each train in a process of their own
@@ -201,19 +204,41 @@ def write(args: argparse.Namespace) -> None:
 
 
 def stored_learners(
-    experiment: Experiment, made_at: str, results: Path
+    experiment: Experiment, made_at: str, results: Path, data_sha256: str = ""
 ) -> dict[str, list[Any]]:
     """Return the learners of an experiment whose runs are stored, all of them, with their results.
 
-    They are in any table of the folder `results` that was trained at the commit `made_at`. Subjects
-    of these results are places in the list of the data file's ids, as they are stored.
+    Subjects of these results are places in the list of the data file's ids, as they are stored.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    made_at : str
+        Commit. Tables of other commits are not looked at; none is if it ends in "+", because two checkouts
+        with changed files may differ.
+    results : Path
+        Folder of stored tables.
+    data_sha256 : str
+        Digest of the data, where it is known. Without it all tables must be of the same data.
     """
     from scores import without_folders
 
+    if made_at.endswith("+"):
+        return {}
     dataset = without_folders(experiment.to_json()["dataset"])
-    sites, sha, found = stored_runs(json.dumps(dataset), made_at, results)
+    by_data = stored_runs(json.dumps(dataset), made_at, results)
+    if not data_sha256 and len(by_data) > 1:
+        digests = ", ".join(sha[:10] for sha in sorted(by_data))
+        raise SystemExit(
+            f"{results} holds tables of {experiment.title!r} from different data files ({digests}). "
+            "Train those of one file again."
+        )
+    sha = data_sha256 or next(iter(by_data), "")
+    if sha not in by_data:
+        return {}
+    sites, found = by_data[sha]
     wanted: dict[str, list[Any]] = {}
-    for spec in experiment.specs(sites, sha) if found else ():
+    for spec in experiment.specs(sites, sha):
         run = found.get(run_key(spec))
         wanted.setdefault(spec.learner.title, []).append(
             run and replace(run, spec=spec)
@@ -224,21 +249,21 @@ def stored_learners(
 @cache
 def stored_runs(
     dataset: str, made_at: str, results: Path
-) -> tuple[tuple[str, ...], str, dict[str, Any]]:
-    """Return sites, digest and stored runs, by their keys, of a dataset given as JSON."""
+) -> dict[str, tuple[tuple[str, ...], dict[str, Any]]]:
+    """Return sites and stored runs, by their keys, of a dataset given as JSON; by digest of the data."""
     from scores import read_table
 
-    found: dict[str, Any] = {}
-    sites: tuple[str, ...] = ()
-    sha = ""
+    found: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {}
     for path in sorted(results.glob("*.npz")):
         facts = stored_facts(path)
         about_data = facts.get("experiment", {}).get("dataset")
         if about_data == json.loads(dataset) and facts["commit"] == made_at:
-            sites, sha = tuple(facts["sites"]), facts["data_sha256"]
+            _, by_key = found.setdefault(
+                facts["data_sha256"], (tuple(facts["sites"]), {})
+            )
             runs = [r for rs in read_table(path)[0].groups.values() for r in rs]
-            found |= {run_key(run.spec): run for run in runs}
-    return sites, sha, found
+            by_key |= {run_key(run.spec): run for run in runs}
+    return found
 
 
 def stored_facts(path: Path) -> dict[str, Any]:
@@ -618,13 +643,28 @@ def pack(root: Path, out: Path) -> None:
 
 
 def unpack(archives: Path, runs: Path) -> Path:
-    """Return run folders from what `pack` wrote, or the folder itself if it holds run folders."""
+    """Return run folders from what `pack` wrote, or the folder itself if it holds run folders.
+
+    `pack` writes plain files of known tables. Anything else stops before it is written.
+    """
     if not (archives / "pools.json").is_file():
         return archives
     for path in sorted(archives.glob("*.tar.xz")):
         with tarfile.open(path) as tar:
+            members = tar.getmembers()
+            if not all(member.isreg() for member in members):
+                raise SystemExit(f"{path} holds links or devices: not of this script.")
+            if sum(member.size for member in members) > UNPACKED_BYTES:
+                raise SystemExit(
+                    f"{path} unpacks to more than {UNPACKED_BYTES:,} bytes."
+                )
             tar.extractall(runs, filter="data")
-    for name, pool in json.loads((archives / "pools.json").read_text()).items():
+    pools = json.loads((archives / "pools.json").read_text())
+    for name, pool in pools.items():
+        if name not in TABLES or not POOL.fullmatch(pool):
+            raise SystemExit(
+                f"{archives / 'pools.json'}: {name} and {pool} are no table and pool."
+            )
         nodes = runs / name / "nodes"
         if not nodes.exists():
             nodes.symlink_to(
@@ -663,12 +703,16 @@ def read_scores(
         return
     experiment = Experiment.from_json(asked["experiment"])
     asks = bool(asked.get("stored"))
-    stored = stored_learners(experiment, asked["commit"], results) if asks else {}
+    data = Store(folder).read_experiment()
+    stored = (
+        stored_learners(experiment, asked["commit"], results, data["data_sha256"])
+        if asks
+        else {}
+    )
     missing = tuple(title for title in table.missing if title not in stored)
     if missing:
         print(f"{name}: not published, unfinished: {', '.join(missing)}")
         return
-    data = Store(folder).read_experiment()
     numbers = places(Experiment.from_json(data["experiment"]).dataset)
     if stored:
         table = Finished(
@@ -731,7 +775,7 @@ def read_judged(
         "machine": "; ".join(sorted({machine_text(facts) for facts in machines})),
     }
     (results / f"{name}.json").write_text(
-        json.dumps({**kept, "records": rounded(records)}) + "\n"
+        json.dumps({**kept, "records": rounded(records)}, allow_nan=False) + "\n"
     )
     portraits = folders[0] / PORTRAITS
     if portraits.is_file():

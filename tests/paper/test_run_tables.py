@@ -1,6 +1,8 @@
 """Tables are run, packed and read back as they were; every config of a table runs in small."""
 
+import io
 import json
+import tarfile
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -383,3 +385,85 @@ def test_a_table_takes_stored_learners_into_its_scores(tmp_path, capsys, monkeyp
             assert ours.spec.order == theirs.spec.order
             assert ours.subject_ids == theirs.subject_ids
             assert summary(ours) == summary(theirs)
+
+
+def archive(folder: Path, members: list[tarfile.TarInfo], name: str = "a") -> Path:
+    """A folder as `pack` leaves it, with one archive of these members."""
+    folder.mkdir()
+    with tarfile.open(folder / f"{name}.tar.xz", "w:xz") as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(b"x" * min(member.size, 10)))
+    (folder / "pools.json").write_text("{}")
+    return folder
+
+
+def test_archives_with_links_are_refused_before_anything_is_written(tmp_path):
+    link = tarfile.TarInfo("somewhere")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    plain = tarfile.TarInfo("a.json")
+    hostile = archive(tmp_path / "hostile", [plain, link])
+    runs = tmp_path / "runs"
+    with pytest.raises(SystemExit, match="links or devices"):
+        script.unpack(hostile, runs)
+    assert not runs.exists()
+
+
+def test_archives_that_are_too_large_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(script, "UNPACKED_BYTES", 15)
+    files = [tarfile.TarInfo(name) for name in ("a.json", "b.json")]
+    for info in files:
+        info.size = 10
+    large = archive(tmp_path / "large", files)
+    with pytest.raises(SystemExit, match="unpacks to more than 15 bytes"):
+        script.unpack(large, tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    "pools",
+    [{"main_gcn_529": "../../../etc"}, {"../other": "0123456789ab"}],
+    ids=["pool", "table"],
+)
+def test_pools_outside_the_folder_are_refused(pools, tmp_path):
+    folder = archive(tmp_path / "archives", [])
+    (folder / "pools.json").write_text(json.dumps(pools))
+    with pytest.raises(SystemExit, match="no table and pool"):
+        script.unpack(folder, tmp_path / "runs")
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_stored_scores_of_other_data_are_not_taken(tmp_path, capsys, monkeypatch):
+    """Fine-tuning was stored for one file; FC is then permuted among people and ER trained."""
+    whole = small("main_gcn_529", ("Fine-tuning", "ER"))
+    people = load_dataset(whole.dataset)
+    data = tmp_path / "people.npz"
+    facts = {"label": people.y, "site": people.site, "subject_id": people.subject_id}
+    np.savez(data, fc=people.fc, **facts)
+    whole = replace(whole, dataset=Component("folder", {"path": str(data)}))
+    monkeypatch.setenv("FCFORGE_DATA", str(tmp_path))
+    results = tmp_path / "results"
+
+    def publish(name: str, stored: list[str]) -> None:
+        script.stored_runs.cache_clear()
+        folder = tmp_path / name
+        folder.mkdir()
+        plan = written(folder / "plan", {name: whole})
+        asked = json.loads((plan / f"{name}.json").read_text())
+        (plan / f"{name}.json").write_text(json.dumps({**asked, "stored": stored}))
+        args = options(plan, 1)
+        script.run(args)
+        script.read(
+            Namespace(folder=args.out, root=folder / "back", results=results, only=None)
+        )
+
+    publish("main_gcn_529", [])
+    np.savez(data, fc=people.fc[::-1], **facts)
+    publish("leaks_none_529", ["Fine-tuning"])
+    out = capsys.readouterr().out
+    assert "leaks_none_529: not published, unfinished: Fine-tuning" in out
+    assert not (results / "leaks_none_529.npz").exists()
+    assert not script.stored_learners(whole, "abc+", results)
+    # scores of two data files in one folder: which are meant is not guessed
+    publish("leaks_all_529", [])
+    script.stored_runs.cache_clear()
+    with pytest.raises(SystemExit, match="different data files"):
+        script.stored_learners(whole, "abc", results)
