@@ -403,7 +403,11 @@ class Pages:
         return markdown(["learner", *heads], lines)
 
     def gains(
-        self, names: Mapping[str, str], learners: Mapping[str, str], reference: str
+        self,
+        names: Mapping[str, str],
+        learners: Mapping[str, str],
+        reference: str,
+        levels: Sequence[str] = (),
     ) -> str:
         """Return AAA of a reference in several tables, and AAA of other learners minus it.
 
@@ -416,21 +420,23 @@ class Pages:
         learners : mapping
             What each learner keeps of earlier sites, the reference included.
         reference : str
+        levels : sequence of str
+            Learners of whom AAA is shown instead of a difference.
         """
         lines = []
         for learner, keeps in learners.items():
             cells = []
             for name in names.values():
-                if learner == reference:
-                    cells.append(self.value(name, reference))
+                if learner == reference or learner in levels:
+                    cells.append(self.value(name, learner))
                     continue
                 gap = self.difference(name, learner, reference)
                 chance = "is not found to differ from"
                 known = self.finding(name, learner, reference) != chance
                 cells.append(f"**{gap}**" if known else gap)
             title = f"{learner} minus {in_sentence(reference)}"
-            if learner == reference:
-                title = f"{reference}, AAA"
+            if learner == reference or learner in levels:
+                title = f"{learner}, AAA"
             lines.append([title, keeps, *cells])
         return markdown(["learner", "keeps of earlier sites", *names], lines)
 

@@ -237,8 +237,8 @@ def test_the_words_of_the_first_page_hold():
         part = stored._threshold_part(linear, "FORGE", "Fine-tuning")
         assert part.low > 0
         for metric in ("own", "auroc"):
-            verdict = stored.verdict(linear, "FORGE", "Fine-tuning", metric)
-            assert verdict != "is above"
+            for k in ("FORGE", "FORGE, Gaussian", "ER", "Cumulative"):
+                assert stored.verdict(linear, k, "Fine-tuning", metric) != "is above"
         # "SI's strength acts too weakly to differ from fine-tuning"
         assert abs(stored._compared(linear, "SI", "Fine-tuning").difference) < 0.0005
         # "a linear model learns more"
@@ -247,7 +247,10 @@ def test_the_words_of_the_first_page_hold():
     for learner in ("ER", "FORGE, Gaussian", "Cumulative", "Ridge"):
         assert stored.established(sites, learner, "Fine-tuning")
     for metric in ("own", "auroc"):
-        assert stored.verdict(sites, "FORGE", "Fine-tuning", metric) != "is above"
+        for k in ("FORGE", "FORGE, Gaussian", "ER", "Cumulative"):
+            assert stored.verdict(sites, k, "Fine-tuning", metric) != "is above"
+        # "ridge gains more than that"
+        assert stored.verdict(sites, "Ridge", "Fine-tuning", metric) == "is above"
 
 
 def test_a_finding_needs_interval_and_p(few):
