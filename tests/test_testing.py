@@ -137,6 +137,45 @@ def hoarder(encode, state=Kept, keeps_="statistics"):
     return Encoder
 
 
+class Pinned(NamedTuple):
+    anchor: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Pinner(Method):
+    """Keeps the parameters themselves, without a copy."""
+
+    name = "pinner"
+    keeps = "statistics"
+    State = Pinned
+
+    def start(self, model, lane, public=None):
+        return lane._replace(state=Pinned({}))
+
+    def end_site(self, model, lane, site):
+        return lane.with_state(anchor=dict(lane.params))
+
+
+def test_a_state_may_share_memory_with_the_network():
+    check_method(Pinner)
+
+
+@dataclass(frozen=True)
+class Exotic(Pinner):
+    """Keeps numbers of a type that no file holds."""
+
+    name = "exotic"
+
+    def end_site(self, model, lane, site):
+        anchor = {k: v.to(torch.complex128) for k, v in lane.params.items()}
+        return lane.with_state(anchor=anchor)
+
+
+def test_a_state_that_no_file_can_hold_is_named():
+    with pytest.raises(AssertionError, match="tensors that a file can hold"):
+        check_method(Exotic)
+
+
 SHUFFLED = torch.randperm(28, generator=torch.Generator().manual_seed(0))
 NOISE = torch.randn(28, generator=torch.Generator().manual_seed(1))
 

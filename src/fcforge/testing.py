@@ -13,15 +13,19 @@ Examples
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from inspect import get_annotations
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
+from fcforge.generators.cache import read_tensors, write_tensors
 from fcforge.graphs import edges, fisher_z, log_edges
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.models import MODELS
@@ -291,7 +295,15 @@ def state_is_stored(learner: Learner) -> None:
     """
     world = World(torch.float64)
     lane = world.lane_after(learner, SITES[:2])
-    read = Lane.from_named(dict(sorted(lane.named().items())), learner.method.State)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "lane.safetensors"
+        try:
+            write_tensors(path, lane.named())
+        except (KeyError, ValueError, RuntimeError, SafetensorError) as error:
+            raise AssertionError(
+                f"a state must hold tensors that a file can hold (safetensors: {error})."
+            ) from error
+        read = Lane.from_named(read_tensors(path), learner.method.State)
     (a,) = world.teach(learner, [lane], SITES)
     (b,) = world.teach(learner, [read], SITES)
     require(

@@ -47,6 +47,23 @@ def test_what_is_written_is_read(tmp_path):
     assert os.listdir(store.root / "nodes") == ["k"]
 
 
+def test_tensors_that_share_memory_are_written(tmp_path):
+    """An anchor may be the network's own parameters, a view of them, or one number repeated."""
+    w = torch.arange(6.0).reshape(2, 3)
+    shared = {
+        "params/w": w,
+        "state/anchor/w": w,
+        "state/row": w[1],
+        "state/turned": w.T,
+        "state/repeated": torch.ones(1).expand(4),
+        "state/with_grad": w.clone().requires_grad_(),
+    }
+    store = Store(tmp_path / "run")
+    store.write_node("k", {}, SCORES, shared)
+    read = store.read_lane("k")
+    assert all(torch.equal(read[k], v) for k, v in shared.items())
+
+
 ODD = [
     "Site One",
     "a/b",

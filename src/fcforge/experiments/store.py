@@ -169,8 +169,12 @@ class Store:
             with whole_folder(self.folder(key)) as folder:
                 np.savez(folder / SCORES, allow_pickle=False, **numbered)
                 if tensors is not None:
-                    on_cpu = {n: v.contiguous().cpu() for n, v in tensors.items()}
-                    save_file(on_cpu, folder / LANE)
+                    # copies, because safetensors refuses tensors that share memory, such as
+                    # a network and its anchor
+                    copies = {}
+                    for name, value in tensors.items():
+                        copies[name] = value.detach().cpu().contiguous().clone()
+                    save_file(copies, folder / LANE)
                 if log is not None:
                     (folder / LOG).write_text(json.dumps(log))
                 if network is not None:
