@@ -15,6 +15,7 @@ from fcforge.testing import World, check_method, subjects
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from agem import AGEM
+from mas import MAS
 
 SMALL = {
     "forge": {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2},
@@ -41,6 +42,31 @@ def test_a_method_from_outside_passes_in_forty_lines():
     check_method(AGEM, {"memory": 6, "replay": 4}, "mlp")
     text = (Path(__file__).parents[1] / "examples" / "agem.py").read_text()
     assert len(text.splitlines()) <= 40
+
+
+def test_mas_reads_every_subject_and_pulls_to_the_anchor():
+    from fcforge.methods.base import Batch, Learner
+    from fcforge.models import MODELS
+
+    check_method(MAS)
+    text = (Path(__file__).parents[1] / "examples" / "mas.py").read_text()
+    assert len(text.split("class MAS")[1].splitlines()) <= 40
+    learner = Learner(MAS(strength=2.0), MODELS["linear"](n_rois=8))
+    world = World(torch.float64)
+    lane = world.lane_after(learner, ("A",))
+    site = world.view("A", 0)
+    # the logits are z = Wx + b: the derivative of their squared length by W is 2 z x
+    inputs = site.inputs(learner.model)
+    z = learner.model.apply(lane.params, lane.stats, inputs).logits
+    bias = next(k for k in lane.params if k.endswith("bias"))
+    expected = (2 * z).abs().mean(0)
+    assert torch.allclose(lane.state.weight[bias], expected)
+    moved = {k: v + 1.0 for k, v in lane.params.items()}
+    key = torch.tensor(3, dtype=torch.int32)
+    loss = learner.method.loss(learner.model, moved, lane, Batch(inputs, site.y), key)
+    pull = 2.0 * sum(float(v.sum()) for v in lane.state.weight.values())
+    assert float(loss.terms["pull"]) == pytest.approx(pull)
+    assert float(loss.total) == pytest.approx(sum(map(float, loss.terms.values())))
 
 
 def test_agem_projects_only_against_the_memory():

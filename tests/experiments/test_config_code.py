@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,24 @@ def test_a_method_of_ones_own_is_trained_in_worker_processes(config, tmp_path):
     (result,), asked = collect(store)
     assert asked == 1
     assert result.spec.learner.method.name == "my_own_method:Mine"
+
+
+def test_mas_of_the_documentation_is_trained(tmp_path, monkeypatch):
+    """Its anchor is the network itself, which the stored lane holds twice."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    source = Path(__file__).parents[2] / "examples" / "mas.py"
+    (tmp_path / "mas_beside.py").write_text(source.read_text())
+    path = tmp_path / "a.toml"
+    path.write_text(CONFIG.replace("my_own_method:{name}", "mas_beside:MAS"))
+    try:
+        prepared = prepare(load_experiment(path))
+        store = open_store(prepared, tmp_path / "run")
+        run_experiment(prepared, store, jobs=1)
+        (result,), _ = collect(store)
+        assert len(result.spec.order) == 2
+    finally:
+        METHODS.pop("mas_beside:MAS", None)
+        sys.modules.pop("mas_beside", None)
 
 
 def test_another_source_is_another_learner(config):
