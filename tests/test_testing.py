@@ -187,6 +187,20 @@ def test_a_state_may_share_memory_with_the_network():
 
 
 @dataclass(frozen=True)
+class Silent(Pinner):
+    """Does not say that it keeps an anchor."""
+
+    name = "silent"
+    keeps = "nothing"
+
+
+def test_a_state_of_a_method_that_keeps_nothing_is_named_with_a_remedy():
+    rule = "the state has anchor/.*: declare keeps = 'statistics', or 'real subjects'"
+    with pytest.raises(AssertionError, match=rule):
+        check_method(Silent)
+
+
+@dataclass(frozen=True)
 class Exotic(Pinner):
     """Keeps numbers of a type that no file holds."""
 

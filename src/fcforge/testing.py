@@ -406,7 +406,11 @@ def keeps_is_true(learner: Learner) -> None:
     lane = world.lane_after(learner, SITES)
     if method.keeps == "nothing":
         held = [leaf.name for leaf in leaves(lane.state) if not leaf.marks]
-        require(not held, f"keeps is 'nothing', but the state has {', '.join(held)}")
+        require(
+            not held,
+            f"keeps is 'nothing', but the state has {', '.join(held)}: declare keeps = 'statistics', or "
+            "'real subjects' or 'synthetic subjects' where they are of single subjects",
+        )
     if method.keeps == "real subjects":
         return
     for name, rows in rows_of(lane.state).items():

@@ -7,7 +7,7 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import torch_rng
 from fcforge.methods import make_method
-from fcforge.methods.base import Lane, eval_output
+from fcforge.methods.base import Lane, Method, eval_output
 from fcforge.methods.shared.union import UnionState
 from fcforge.replay.state import Network
 from small_world import R, cohort, make_model, order
@@ -60,3 +60,16 @@ def test_wrong_settings_say_what_is_known(method, params, word):
 def test_the_small_world_is_what_the_numbers_above_assume():
     assert cohort().fc.shape[1:] == (R, R)
     assert len(order()) == 3
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"keeps": "weights"}, "keeps = 'weights' is not one of 'nothing', 'stat"),
+        ({"keeps": ["nothing"]}, "is not one of .*'real subjects', 'synthetic subje"),
+        ({"depends_on": "sites"}, "depends_on = 'sites' is not one of 'order', 'set"),
+    ],
+)
+def test_unknown_values_of_class_attributes_are_refused(attributes, says):
+    with pytest.raises(ConfigError, match=f"class Odd: .*{says}"):
+        type("Odd", (Method,), attributes)

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from fcforge.core.errors import ConfigError
 from fcforge.core.settings import Checked
 from fcforge.core.target import Kind
 from fcforge.models.base import Model, Output
@@ -238,11 +239,12 @@ class Method(Checked):
         Row name of tables, and where the method comes from.
     State : type
         NamedTuple of ``lane.state`` (`fcforge.replay.state`); `tuple` for none.
-    keeps
-        What travels to the next hospital beyond the network. The engine checks that a method that
+    keeps : {"nothing", "statistics", "real subjects", "synthetic subjects"}
+        What travels to the next hospital beyond the network; importances of weights are statistics.
+        The engine checks that a method that
         declares no real subjects holds no row of one. That no other tensor holds a subject is the
         method's promise; `fcforge.testing.check_method` finds copies, but no encoded ones.
-    depends_on
+    depends_on : {"order", "set", "site", "all"}
         What the model after some sites depends on: their "order", only their "set" (trained from
         scratch on the union), only the last "site", or "all" sites of the dataset, whatever the
         order. Runs of different orders share work accordingly.
@@ -296,6 +298,20 @@ class Method(Checked):
     weighs: ClassVar[bool] = True
     captures: ClassVar[bool] = False
     factors: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Raise `ConfigError` if `keeps` or `depends_on` has an unknown value."""
+        super().__init_subclass__(**kwargs)
+        choices = {"keeps": get_args(Keeps), "depends_on": get_args(DependsOn)}
+        for name, allowed in choices.items():
+            value = getattr(cls, name)
+            if value not in allowed:
+                words = ", ".join(f"'{word}'" for word in allowed)
+                raise ConfigError(
+                    f"{name} = {value!r} is not one of {words}.",
+                    where=f"class {cls.__name__}",
+                    do="Choose the one that is true of the method's state.",
+                )
 
     # -- once per lane or per site, plain Python ---------------------------------------------
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
