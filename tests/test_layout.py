@@ -15,6 +15,7 @@ SPANNING = {  # test files of no single module, and why
     "consortium/operations/test_options.py": "every option of every consortium command",
     "consortium/operations/test_books.py": "ledgers and the file, whatever happens to a round",
     "estimator/test_forge.py": "FORGE through the scikit-learn interface",
+    "estimator/test_own_method.py": "estimators on any object of a Method",
     "estimator/test_own_network.py": "estimators on any torch.nn.Module",
     "estimator/test_weights.py": "weights of subjects and classes in every method",
     "generators/fcm_vae/test_generator.py": "the three variants of FCM-VAE as generators",

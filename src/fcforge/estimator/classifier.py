@@ -47,9 +47,11 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
 
     Parameters
     ----------
-    method : str or None
-        Continual-learning method (``fcforge list methods``). "ridge" is the closed form
-        "analytic". None is FORGE, or ridge with ``features="any"``.
+    method : str, Method or None
+        Continual-learning method: a name of ``fcforge list methods``, ``"module:Class"``, which
+        imports code, or an object such as ``EWC(strength=10.0)``, whose settings
+        `method_params` changes. "ridge" is the closed form "analytic". None is FORGE, or ridge
+        with ``features="any"``.
     model : str, torch.nn.Module, TorchModule or None
         Classifier: a name of ``fcforge list models``, or ``"module:Class"``, which imports code.
         None is the linear model of the matrix logarithm. A module of PyTorch or PyTorch

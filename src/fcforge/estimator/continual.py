@@ -40,6 +40,7 @@ from fcforge.evaluation.attribution import attribute
 from fcforge.evaluation.edge_stability import EdgeStability
 from fcforge.evaluation.explanation import ColumnExplanation, Explanation, explain_model
 from fcforge.imaging.atlas import Atlas
+from fcforge.methods import Method
 from fcforge.models.torch_module import TorchModule
 
 LEARN_ANEW = "Learn from scratch with fit, or set it back."
@@ -530,7 +531,7 @@ class ContinualEstimator(Fitted, ABC):
                 raise ConfigError(
                     f"{part.name!r} is code of yours, which a file cannot hold.",
                     do="Keep the estimator with joblib.dump, or register the class as an entry "
-                    "point of fcforge.models (or fcforge.methods).",
+                    "point of fcforge.models (or fcforge.methods) and give its name.",
                 )
         mean = None
         if self._n_seen >= FEWEST_STORED and hasattr(self, "mean_fc_"):
@@ -546,6 +547,12 @@ class ContinualEstimator(Fitted, ABC):
             "seed": model.seed,
             "random_state": 0,
         }
+        if isinstance(
+            self.method, Method
+        ):  # a method of the package, given as an object
+            component = model.learner_spec.method
+            parameters["method"] = component.name
+            parameters["method_params"] = dict(component.params)
         if "class_weight" in parameters:
             parameters["class_weight"] = _as_pairs(parameters["class_weight"])
         layout = self._layout

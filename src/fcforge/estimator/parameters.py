@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 from sklearn.utils import check_random_state
@@ -10,6 +10,7 @@ from torch import nn
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
+from fcforge.core.identity import defaults_of
 from fcforge.core.options import Kind
 from fcforge.core.settings import make
 from fcforge.core.spec import Conditions, LearnerSpec, Training
@@ -20,7 +21,7 @@ from fcforge.estimator.inputs import ReadsFC
 from fcforge.estimator.trained import SiteSettings
 from fcforge.experiments.config_code import import_parts
 from fcforge.generators import GENERATORS
-from fcforge.methods import METHODS
+from fcforge.methods import METHODS, Method
 from fcforge.models import MODELS
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.models.torch_module import TorchModule
@@ -76,7 +77,7 @@ class LearnerParameters(ReadsFC):
     ``part__name``.
     """
 
-    method: str | None = None
+    method: "str | Method | None" = None
     model: "str | nn.Module | TorchModule | None" = None
     generator: str | None = None
     epochs: int | None = None
@@ -140,7 +141,7 @@ class LearnerParameters(ReadsFC):
         """Return the settings of a part by name: those that were given, else their defaults.
 
         Settings that no user may set, or that have no default, are left out unless given. The settings
-        of a model that was given as an object count as given. If the part's name is not registered,
+        of a method or model that was given as an object count as given. If the part's name is not registered,
         its defaults are unknown, and only what was given is returned.
 
         Parameters
@@ -152,6 +153,8 @@ class LearnerParameters(ReadsFC):
         held = getattr(self, parameter)
         given = dict(held) if isinstance(held, Mapping) else {}
         cls: Any = Training  # the one part that has no registry
+        if part == "method" and isinstance(self.method, Method):
+            given = {**_settings_of(self.method), **given}
         if part == "model" and self._own_module is not None:
             given = {**self._own_module, **given}
             cls, hidden = TorchModule, (*hidden, "module")
@@ -193,9 +196,11 @@ class LearnerParameters(ReadsFC):
         return {"module": self.model} if isinstance(self.model, nn.Module) else None
 
     def _method_name(self) -> str:
-        """Return the registered name of the method."""
+        """Return the registered name of the method; register the class of one given as an object."""
         if self.method is None:
             return self._usual_method()
+        if isinstance(self.method, Method):
+            return _registered_name(type(self.method))
         is_ridge = isinstance(self.method, str) and self.method == RIDGE
         return CLOSED_FORM if is_ridge else self.method
 
@@ -251,8 +256,9 @@ class LearnerParameters(ReadsFC):
         if self._own_module is not None:
             defaults = self._own_module
         params = {**defaults, **(self.model_params or {})}
+        own = _settings_of(self.method) if isinstance(self.method, Method) else {}
         spec = LearnerSpec(
-            Component(method, dict(self.method_params or {})),
+            Component(method, {**own, **(self.method_params or {})}),
             Component(model, params),
             self._generator(target),
         )
@@ -269,11 +275,15 @@ class LearnerParameters(ReadsFC):
                 continue
             if name == "model" and self._own_module is not None:
                 continue
+            if isinstance(value, Method) and name == "method":
+                continue
             message = f"{name}={value!r:.80} is not a name."
             hint = f"See `fcforge list {name}s`."
             if name == "model":
                 hint = "Give a name of `fcforge list models` or an object of a torch.nn.Module."
-            if isinstance(value, type):
+            if name == "method":
+                hint = "Give a name of `fcforge list methods`, 'module:Class', or an object of a Method."
+            if isinstance(value, type) and name != "generator":
                 hint = f"Give an object, {name}={value.__name__}(...), not its class."
             raise ConfigError(message, do=hint)
 
@@ -349,3 +359,39 @@ class LearnerParameters(ReadsFC):
 def _known(registry: Mapping[str, Any], name: Any) -> Any:
     """Return the registered class of a name, or None for any other value of a parameter."""
     return registry[name] if isinstance(name, str) and name in registry else None
+
+
+def _registered_name(cls: type[Method]) -> str:
+    """Return the name under which the class of a method is registered; register it if it is not."""
+    for name, known in METHODS.items():
+        if cls is known or _variant_of(cls, known) is not None:
+            return name
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    METHODS[name] = cls  # a class that a notebook defines again replaces the former one
+    return name
+
+
+def _variant_of(cls: type, root: Any) -> str | None:
+    """Return the word by which `root` chooses a class among its variants; None if it does not."""
+    variants = getattr(root, "variants", {})
+    return next((word for word, known in variants.items() if known is cls), None)
+
+
+def _settings_of(part: Any) -> dict[str, Any]:
+    """Return the settings of an object that differ from the defaults, as a config would state them.
+
+    Parameters
+    ----------
+    part : dataclass instance
+        A method, or settings nested in one.
+    """
+    defaults = defaults_of(type(part))
+    settings: dict[str, Any] = {}
+    if (variant := _variant_of(type(part), type(part))) is not None:
+        settings["variant"] = variant
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if not field.init or (field.name in defaults and defaults[field.name] == value):
+            continue
+        settings[field.name] = _settings_of(value) if is_dataclass(value) else value
+    return settings
