@@ -188,6 +188,7 @@ def test_a_config_may_point_at_such_a_file(shared_layout, tmp_path):
     )
     assert dry.code == 0, dry.err
     assert "LEAK ON: select_on_test" in dry.err
+    assert "measured: 1/1 finetune/linear" in dry.err
     assert not (tmp_path / "run").exists()
 
 

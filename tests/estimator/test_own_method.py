@@ -73,7 +73,7 @@ def test_an_object_continues_and_survives_a_pickle_but_no_file(
     copy = joblib.load(buffer)
     np.testing.assert_array_equal(copy.predict_proba(fc), model.predict_proba(fc))
     copy.partial_fit(fc[~here], y[~here], site="second")
-    with pytest.raises(ConfigError, match="'mas:MAS' is code of yours.*joblib"):
+    with pytest.raises(ConfigError, match=r"'mas:MAS' is code of yours.*joblib"):
         model.save(tmp_path / "a.safetensors")
     model.set_params(method=MAS(strength=2.0))
     with pytest.raises(InputError, match="method or its settings changed"):

@@ -2,9 +2,13 @@
 
 import tempfile
 import time
+from dataclasses import replace
 
 import pytest
 
+from fcforge.core.component import Component
+from fcforge.core.spec import LearnerSpec
+from fcforge.experiments import timing
 from fcforge.experiments.config import load_experiment
 from fcforge.experiments.cost import Cost
 from fcforge.experiments.run import Prepared, open_store, prepare
@@ -12,6 +16,7 @@ from fcforge.experiments.store import Store
 from fcforge.experiments.timing import estimate
 from fcforge.experiments.trainer import Trainer
 from fcforge.experiments.work import Work
+from fcforge.generators import make_generator
 from real_runs import finished, small_config
 
 
@@ -55,3 +60,36 @@ def test_an_estimate_writes_nothing_and_a_finished_run_costs_nothing(
     assert 0 < two.seconds < one.seconds * 1.5
     assert list(tmp_path.iterdir()) == []
     assert estimate(prepared, Store(finished().folder), 1) == Cost(0)
+
+
+def test_a_slow_generator_is_tried_briefly(tmp_path, monkeypatch):
+    """Of the hundred epochs of FCM-VAE five are trained; each further one costs as much."""
+    lengths = []
+
+    def clocked(call, spec):
+        generator = make_generator(spec.learner.generator)
+        lengths.append((generator.variant, generator.epochs))
+        return 0.5 + 0.1 * generator.epochs
+
+    monkeypatch.setattr(timing, "_clocked", clocked)
+    prepared = prepare(load_experiment(small_config()))
+    generator = Component("fcm_vae", {"variant": "paper"})
+    learner = LearnerSpec(Component("forge"), Component("gcn"), generator)
+    spec = replace(next(iter(prepared.plan.nodes.values())).spec, learner=learner)
+    trainer = Trainer(prepared.cohort, Store(tmp_path / "run"))
+    assert timing._fit(trainer, spec).seconds == pytest.approx(0.5 + 0.1 * 100)
+    assert lengths == [("paper", 1), ("paper", 4)]
+
+
+def test_every_trial_is_reported(tmp_path):
+    learners = [
+        '{method="er", model="linear"}',
+        '{title="Ours", method="forge", model="linear", generator="corr_gauss"}',
+    ]
+    settings = [f"learner=[{', '.join(learners)}]", "training.epochs=2"]
+    prepared = prepare(load_experiment(small_config(), settings))
+    steps = []
+    estimate(prepared, Store(tmp_path / "run"), 1, lambda *step: steps.append(step))
+    assert steps[0] == (1, 3, "generator corr_gauss")
+    assert [step[:2] for step in steps] == [(1, 3), (2, 3), (3, 3)]
+    assert {step[2] for step in steps[1:]} == {"Ours", "er/linear"}

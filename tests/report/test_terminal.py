@@ -81,7 +81,8 @@ def test_cost(plan):
     assert cost_text(Cost(10, 600.0, 178_000), plan, 2).splitlines() == [
         "site trainings  64",
         "still to do     10",
-        "estimated time  10 min of training on 2 idle CPU workers",
+        "estimated time  10 min of training and fitting generators on 2 idle CPU workers,",
+        "                without start-up of the workers, reading of data and report: up to a minute",
         "estimated disk  178 kB",
     ]
 

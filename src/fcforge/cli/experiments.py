@@ -152,8 +152,9 @@ def _print_cost(prepared: "Prepared", folder: Path, jobs: int) -> None:
     from fcforge.experiments.timing import estimate
     from fcforge.report.terminal import cost_text
 
-    with at_work("training a few sites of each learner briefly"):
-        cost = estimate(prepared, Store(folder), jobs)
+    say("training a site of each learner briefly, to measure its cost")
+    with progress_on_stderr("measured", every=0.0) as progress:
+        cost = estimate(prepared, Store(folder), jobs, progress)
     print(cost_text(cost, prepared.plan, jobs))
 
 

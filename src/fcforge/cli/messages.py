@@ -37,11 +37,12 @@ def at_work(activity: str) -> "Status":
 
 
 @contextmanager
-def progress_on_stderr(work: str) -> Iterator[Report]:
+def progress_on_stderr(work: str, every: float = EVERY) -> Iterator[Report]:
     """Yield a function that shows the progress of `work`, for example "training".
 
     The function takes the number of finished pieces, the number of all pieces and the name of the
     last one. The remaining time is not shown: pieces differ in length, so an estimate would jump.
+    Where stderr is no terminal, it prints a line every `every` seconds.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -59,7 +60,7 @@ def progress_on_stderr(work: str) -> Iterator[Report]:
         if on_terminal:
             bar.update(task, completed=done, total=total, description=printable(line))
             bar.start()  # not before the first report: until then a question may be on the terminal
-        elif done == total or now - last_printed >= EVERY:
+        elif done == total or now - last_printed >= every:
             last_printed = now
             say(line)
 

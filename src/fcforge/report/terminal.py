@@ -29,7 +29,8 @@ def cost_text(cost: "Cost", plan: "Plan", jobs: int) -> str:
         [
             f"site trainings  {plan.trainings}",
             f"still to do     {cost.todo}",
-            f"estimated time  {duration(cost.seconds)} of training on {workers}",
+            f"estimated time  {duration(cost.seconds)} of training and fitting generators on {workers},",
+            "                without start-up of the workers, reading of data and report: up to a minute",
             f"estimated disk  {memory(cost.disk)}",
         ]
     )
