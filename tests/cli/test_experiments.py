@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from fcforge import __version__
 from fcforge.cli import experiments
@@ -27,7 +28,7 @@ from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.methods.forge import Forge
 from fcforge.models import MODELS
-from fcforge.report.forgetting_sentences import forgetting_sentences
+from fcforge.report.forgetting_sentences import DEMO_WORLD, forgetting_sentences
 from real_runs import fcforge, finished, scratch, small_config
 
 HELP = """
@@ -94,10 +95,12 @@ def test_the_embedded_demo_runs(tmp_path, monkeypatch):
     for title in ("AAA", "FM", "FOR", *(r.spec.learner.title for r in results)):
         assert title in table
     text = " ".join(words.split())
-    assert text == " ".join([*forgetting_sentences(results), experiments.DEMO_WORLD])
+    assert text == " ".join([*forgetting_sentences(results), DEMO_WORLD])
     assert len(forgetting_sentences(results)) == 3
     assert demo.err.splitlines()[-1] == f"report: {folder / 'report.html'}"
-    assert "made to disagree" in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    for sentence in (*forgetting_sentences(results), DEMO_WORLD):
+        assert f'<p class="lead">{escape(sentence)}</p>' in page
 
 
 def test_the_demos_learners_are_the_papers_system():

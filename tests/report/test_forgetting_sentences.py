@@ -5,7 +5,11 @@ from fcforge.core.formatting import number
 from fcforge.core.result import RunResult
 from fcforge.evaluation.resampling import means
 from fcforge.evaluation.tables import by_learner
-from fcforge.report.forgetting_sentences import forgetting_sentences
+from fcforge.report.forgetting_sentences import (
+    DEMO_WORLD,
+    demo_sentences,
+    forgetting_sentences,
+)
 
 ORDERS = [("NYU", "UM", "USM", "UCLA"), ("UCLA", "USM", "UM", "NYU")]
 
@@ -94,3 +98,13 @@ def test_numbers_are_those_of_the_scores():
 def test_what_is_not_there_is_not_compared():
     assert len(sentences(finetune_gcn=0.6)) == 1
     assert sentences(er_gcn=0.0) == ()
+
+
+def test_only_the_world_of_the_demo_has_them_on_its_page():
+    runs = made(finetune_gcn=0.6, forge_gcn=0.0, cumulative_gcn=0.0)
+    world = {"name": "simulated", "params": {"preset": "systems"}}
+    found = demo_sentences(runs, {"dataset": world})
+    assert found[-1] == DEMO_WORLD
+    assert len(found) == 4
+    for other in ({"name": "simulated", "params": {}}, {"name": "abide"}):
+        assert demo_sentences(runs, {"dataset": other}) == ()

@@ -50,6 +50,18 @@ def html(experiment):
     return render(experiment, title="A title", keeps=KEEPS, expected=300, n_draws=100)
 
 
+def test_no_winner_is_named_where_every_learner_has_a_serious_warning():
+    leaky = Leaks(select_on_test=True)
+    runs = [
+        replace(run_, spec=replace(run_.spec, leaks=leaky))
+        for run_ in fake_experiment()
+    ]
+    page = render(runs)
+    assert "Every learner has a serious warning; read no winner from this run." in page
+    one = [run_ for run_ in runs if run_.spec.learner == runs[0].spec.learner]
+    assert "The only learner has a serious warning; read no result from" in render(one)
+
+
 def test_page_is_sound_and_has_all_parts(html):
     page = require_sound(html)
     ids = [a["id"] for _, a in page.tags if "id" in a]

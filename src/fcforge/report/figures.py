@@ -176,6 +176,13 @@ def common_axis(
     return float(low), float(high)
 
 
+def _with_margin(limits: tuple[float, float]) -> tuple[float, float]:
+    """Return limits of an axis a little apart, so that a line at either of them is drawn whole."""
+    low, high = limits
+    margin = 0.03 * (high - low)
+    return low - margin, high + margin
+
+
 class HoverPoint(NamedTuple):
     """A point of a figure that shows `text` at the pointer; x and y are shares from the top left."""
 
@@ -228,7 +235,7 @@ def stage_figure(
     stages = np.arange(len(mean))
     axes.plot(stages, mean, "o-", color=ACCENT, lw=2, ms=4)
     axes.fill_between(stages, low, high, color=ACCENT, alpha=0.17, lw=0)
-    axes.set(ylim=limits, xlabel="sites learned")
+    axes.set(ylim=_with_margin(limits), xlabel="sites learned")
     axes.set_xticks(stages, stages + 1)
     axes.grid(axis="y")
     axes.tick_params(length=0)
@@ -259,7 +266,7 @@ def site_figure(
         axes.plot(distance, mean, style, color=colour, lw=2, ms=3.5)
         axes.fill_between(distance, low, high, color=colour, alpha=0.12, lw=0)
         axes.set_xticks(distance, [number(d, 0, sign=True) for d in distance.tolist()])
-    axes.set(ylim=limits, xlabel="sites learned since")
+    axes.set(ylim=_with_margin(limits), xlabel="sites learned since")
     axes.grid(axis="y")
     axes.tick_params(length=0)
     return figure

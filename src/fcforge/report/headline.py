@@ -14,8 +14,14 @@ def headline(numbers: RunNumbers) -> str:
     sound = [
         row for row in numbers.learners if numbers.levels.get(row.learner) != "serious"
     ]
+    if not numbers.learners:
+        return "No learner has usable scores."
     if not sound:
-        return "No learner has usable scores and no serious warning."
+        return (
+            "Every learner has a serious warning; read no winner from this run."
+            if len(numbers.learners) > 1
+            else "The only learner has a serious warning; read no result from this run."
+        )
     best = sound[0]  # learners are sorted by falling AAA
     text = (
         f"Highest {numbers.words.metric} along the way: {best.learner}, {numbers.words.average} "

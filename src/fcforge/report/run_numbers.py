@@ -62,6 +62,8 @@ class RunInfo:
         Address of the overview this page belongs to; empty without one.
     logged : mapping of learner title to Logged
         Numbers of the training, of learners that have a log.
+    sentences : tuple of str
+        Sentences beneath the title: those of the demo.
     """
 
     title: str = "fcforge report"
@@ -71,6 +73,7 @@ class RunInfo:
     n_draws: int = N_DRAWS
     home: str = ""
     logged: Mapping[str, Logged] = field(default_factory=dict)
+    sentences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

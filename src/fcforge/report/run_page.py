@@ -17,6 +17,7 @@ from fcforge.evaluation.tables import Row, longest_orders
 from fcforge.experiments.collect import collect, kept_by
 from fcforge.experiments.store import Store
 from fcforge.report import figures
+from fcforge.report.forgetting_sentences import demo_sentences
 from fcforge.report.headline import headline
 from fcforge.report.html import picture, render
 from fcforge.report.methods_text import methods_paragraphs
@@ -79,6 +80,7 @@ def read_folder(folder: Path, home: str = "") -> tuple[list[RunResult], RunInfo]
         settings,
         home=home,
         logged=read_logged(store),
+        sentences=demo_sentences(results, settings),
     )
     return results, info
 
