@@ -1,5 +1,6 @@
 """Code that a config names: imported by the user's own commands, refused where it came along."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fcforge.core.component import Component
-from fcforge.core.errors import ConfigError
+from fcforge.core.errors import ConfigError, StoreError
 from fcforge.core.spec import LearnerSpec
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import load_experiment
@@ -113,6 +114,23 @@ def test_another_source_is_another_learner(config):
     (config.parent / "my_own_method.py").write_text(METHOD + "# changed\n")
     learner_identity.cache_clear()
     assert learner_identity(learner) != first
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ([], "other code (my_own_method.py) of learner 'my_own_method:Mine/linear'."),
+        (["training.epochs=2"], "other data, settings or code (my_own_method.py) for"),
+    ],
+)
+def test_changed_code_is_named_where_a_folder_is_refused(
+    config, tmp_path, changes, says
+):
+    open_store(prepare(load_experiment(config)), tmp_path / "run")
+    (config.parent / "my_own_method.py").write_text(METHOD + "# changed\n")
+    learner_identity.cache_clear()
+    with pytest.raises(StoreError, match=re.escape(says)):
+        open_store(prepare(load_experiment(config, changes)), tmp_path / "run")
 
 
 @pytest.mark.parametrize(

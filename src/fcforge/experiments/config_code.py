@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
-from fcforge.core.registry import Registry
+from fcforge.core.registry import Registry, source_file
 from fcforge.core.spec import LearnerSpec
 
 
@@ -71,6 +71,20 @@ def import_parts(learner: LearnerSpec) -> None:
         for kind, registry in registries().items():
             if kind in named:
                 registry.import_member(named[kind])
+
+
+def code_files(learner: LearnerSpec) -> list[str]:
+    """Return the names of the files with code of a learner's own: its parts named ``"module:object"``."""
+    parts = (learner.method, learner.model, learner.generator)
+    names = [part.name for part in parts if part is not None]
+    # the name of a scikit-learn estimator is a setting
+    names += [str(learner.method.params.get("estimator", ""))]
+    files = {
+        Path(source_file(name) or f"{name.partition(':')[0]}.py").name
+        for name in names
+        if ":" in name
+    }
+    return sorted(files)
 
 
 def import_dataset(dataset: Component) -> None:

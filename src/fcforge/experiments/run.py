@@ -19,7 +19,7 @@ from fcforge.data.confounds import require_covariates
 from fcforge.data.datasets import load_dataset
 from fcforge.experiments.collect import describe_sites, stored_plan
 from fcforge.experiments.config import Experiment
-from fcforge.experiments.config_code import import_dataset, import_parts
+from fcforge.experiments.config_code import code_files, import_dataset, import_parts
 from fcforge.experiments.execute import Place, default_jobs, run_lanes, run_local
 from fcforge.experiments.logs import written_logs
 from fcforge.experiments.pipelines import pipeline_of
@@ -166,10 +166,33 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
     changed = sorted(title for title in both if old[title].isdisjoint(new[title]))
     if changed or not both:
         message = f"this folder holds another experiment ('{stored.title}')"
-        rows = f"for learner '{changed[0]}'" if changed else "and learners"
+        reason = "other data or settings and learners"
+        if changed:
+            reason = _reason_for_another(plan, prepared.plan, changed[0])
         hint = "Choose another --out, or delete the folder."
-        text = f"{message}: other data or settings {rows}."
-        raise StoreError(text, where=store.root, do=hint)
+        raise StoreError(f"{message}: {reason}.", where=store.root, do=hint)
+
+
+def _reason_for_another(stored: Plan, new: Plan, title: str) -> str:
+    """Return why the runs of a learner have other keys than the stored ones, as far as that is known.
+
+    Parameters
+    ----------
+    stored, new : Plan
+        The plan of the run folder, and the one to be run.
+    title : str
+        Title of a learner in both.
+    """
+    before, now = (
+        [spec for spec, _ in plan.runs if spec.learner.title == title]
+        for plan in (stored, new)
+    )
+    files = code_files(now[0].learner)
+    code = f"code ({', '.join(files)})"
+    if files and any(spec in before for spec in now):
+        return f"other {code} of learner '{title}'"
+    what = f"data, settings or {code}" if files else "data or settings"
+    return f"other {what} for learner '{title}'"
 
 
 MOST_LANES = 128  # networks that train in parallel on a GPU; more gain little
