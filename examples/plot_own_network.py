@@ -10,6 +10,7 @@ for every training, seeded by `random_state`, and the module that you pass is ne
 # %%
 # A PyTorch Geometric network in FORGE
 # ------------------------------------
+# PyTorch Geometric is no part of ``.[train]``: ``pip install -c constraints.txt torch-geometric``.
 # Two graph convolutions and a mean over the ROIs. The sparse form passes node features, edges,
 # their weights and the subject of every node, as PyTorch Geometric has them.
 

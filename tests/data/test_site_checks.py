@@ -94,6 +94,21 @@ def test_two_sites_blame_each_other(world):
     assert "resemble that of the other site (" in faults[0].what
 
 
+def test_of_three_unlike_sites_the_last_two_name_each_other(world):
+    names = world.site_names[:3]
+    wrong = world.select_sites(names)
+    for seed, site in enumerate(names[:2]):
+        order = np.random.default_rng(seed).permutation(24)
+        wrong = reordered(wrong, site, order)
+    texts = {fault.site: fault.what for fault in site_faults(wrong)}
+    assert sorted(texts) == sorted(names)
+    first = [site for site in names if "of the other sites (" in texts[site]]
+    assert len(first) == 1
+    one, two = (site for site in names if site not in first)
+    assert f"resemble that of site '{two}' (" in texts[one]
+    assert f"resemble that of site '{one}' (" in texts[two]
+
+
 def test_swapped_diagnoses_are_a_warning(world):
     site = world.site_names[1]
     wrong = flipped(world, site)

@@ -126,6 +126,8 @@ def broken(fc, y, fault):
         fc, y = fc[:0], y[:0]
     elif fault == "vectors":
         fc = fc[:, 0]
+    elif fault == "one":
+        fc = fc[0]
     return fc, y
 
 
@@ -140,7 +142,11 @@ def broken(fc, y, fault):
         ("no diagonal", "subject 1 has a diagonal that is not 1"),
         ("no label", r"y\[7\] is nan"),
         ("nobody", "no subjects"),
-        ("vectors", r"fc has shape \(24, 8\)"),
+        (
+            "vectors",
+            r"fc has shape \(24, 8\): one row of numbers.*vec_to_sym_matrix\(rows, ",
+        ),
+        ("one", r"fc has shape \(8, 8\): one matrix.*fc\[None\]"),
     ],
 )
 def test_wrong_input_is_refused_with_advice(site, fault, words) -> None:

@@ -174,7 +174,8 @@ def site_faults(cohort: Cohort) -> Iterator[Fault]:
             means[name] = z.mean(0)
     severity: Severity = "warning" if cohort.allow_unlike_sites else "error"
     faults: dict[str, Fault] = {}
-    while found := _pattern_faults(means, severity):
+    compared = len(means)
+    while found := _pattern_faults(means, severity, compared):
         # One wrong site spoils the comparison of the others: the worst leaves first. Of two sites
         # it cannot be known which is wrong.
         worst = (
@@ -189,7 +190,7 @@ def site_faults(cohort: Cohort) -> Iterator[Fault]:
 
 
 def _pattern_faults(
-    means: Mapping[str, np.ndarray], severity: Severity
+    means: Mapping[str, np.ndarray], severity: Severity, compared: int
 ) -> dict[str, tuple[float, Fault]]:
     """Return the fault of each site that is unlike the others, with a number: the lower, the worse.
 
@@ -198,15 +199,20 @@ def _pattern_faults(
     means : mapping of site to ndarray of shape (E,)
         Mean Fisher-z edges of the sites that are compared.
     severity : {"error", "warning"}
+    compared : int
+        Number of sites before any was left out; with two it is clear which is "the other site".
     """
     found = {}
     for name, mean in means.items():
-        others = [of_other for other, of_other in means.items() if other != name]
+        names = [other for other in means if other != name]
+        others = [means[other] for other in names]
         if not others:
             continue
         correlations = [_correlation(mean, of_other) for of_other in others]
         known = np.mean(others, axis=0)
         words = "the other sites" if len(others) > 1 else "the other site"
+        if len(others) == 1 and compared > 2:
+            words = f"site '{names[0]}'"
         if fault := _pattern_fault(correlations, known, mean, name, words, severity):
             # unlike sites, by their correlation, before sites whose hemispheres are swapped
             median = float(np.median(correlations))

@@ -102,7 +102,7 @@ class FCGenerator:
         Parameters
         ----------
         fc : ndarray of shape (n_subjects, n_rois, n_rois)
-            Pearson correlation matrices.
+            Pearson correlation matrices; rows of vectorised edges are refused.
         y : array-like of shape (n_subjects,)
             Diagnoses: numbers or words, at least two classes.
 
@@ -450,10 +450,18 @@ def checked_fc(fc: np.ndarray, n_rois: int | None = None) -> np.ndarray:
     """
     matrices = np.asarray(fc, dtype=np.float32)
     if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
-        raise DataError(
-            f"fc has shape {matrices.shape}.",
-            do="Give matrices of shape (subjects, ROIs, ROIs).",
-        )
+        form, advice = "", "Give matrices of shape (subjects, ROIs, ROIs)."
+        if matrices.ndim == 2 and not np.array_equal(matrices, matrices.T):
+            form = ": one row of numbers per subject, as vectorised edges have"
+            # nilearn multiplies the diagonal by sqrt 2
+            advice += (
+                " nilearn makes them of its rows without diagonal: vec_to_sym_matrix(rows, "
+                "diagonal=np.full((len(rows), n_rois), 0.5**0.5))."
+            )
+        elif matrices.ndim == 2:
+            form = ": one matrix"
+            advice += " Of one subject it is fc[None]."
+        raise DataError(f"fc has shape {matrices.shape}{form}.", do=advice)
     if n_rois is not None and matrices.shape[1] != n_rois:
         raise DataError(
             f"fc has {matrices.shape[1]} ROIs, the generator was fitted on {n_rois}.",
