@@ -108,6 +108,22 @@ def test_a_person_who_is_public_and_tested_is_named(data, tmp_path, change):
         prepare(wanted)
 
 
+@pytest.mark.parametrize("spelling", ["0050003", "SUB-50003", "sub-0050003", "Pitt_0050003"])  # fmt: skip
+def test_a_tested_person_in_another_spelling_is_named(data, tmp_path, spelling):
+    path, names = data
+    arrays = dict(np.load(path))
+    arrays["subject_id"] = arrays["subject_id"].astype("U20")
+    for site, name in ((names[0], "50003"), (names[4], spelling)):
+        arrays["subject_id"][np.flatnonzero(arrays["site"] == site)[0]] = name
+    np.savez(tmp_path / "d.npz", **arrays)
+    with pytest.raises(DataError) as caught:
+        prepare(experiment((tmp_path / "d.npz", names)))
+    message = str(caught.value)
+    assert f"have the number of tested ones ('50003' and '{spelling}')" in message
+    assert "leave_out = ['50003']" in message
+    assert "If they are other people, number those of one data set anew" in message
+
+
 def test_a_release_without_a_start_is_refused_before_anything_runs(data):
     with pytest.raises(ConfigError, match=r"'release'.*base model"):
         prepare(experiment(data, base_model=None))

@@ -12,6 +12,7 @@ from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.component import Component
 from fcforge.core.constants import SHRINK
 from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.core.spec import BaseModelSpec
 from fcforge.core.subjects import FCBatch
 from fcforge.data.checks import require_valid, without_duplicates
@@ -19,7 +20,7 @@ from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.confounds import Confounds, fit_on_cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.data.duplicates import find_duplicates
-from fcforge.data.subject_ids import bare_id
+from fcforge.data.subject_ids import LONG, SHOWN_PAIRS, bare_id, shared_long_numbers
 
 OTHERS = "others"
 
@@ -119,6 +120,20 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
             where="[base_model]",
             do="Leave them out of one of the two: a base model that has seen a tested subject "
             "proves nothing.",
+        )
+    ids, other_ids = public.subject_id.tolist(), tested.subject_id.tolist()
+    shared = shared_long_numbers(ids, other_ids)
+    if shared:
+        pairs = [f"{ids[one]!r} and {other_ids[other]!r}" for one, other in shared]
+        left_out = [*dict.fromkeys(ids[one] for one, _ in shared)]
+        numbers = "number" if len(left_out) == 1 else "numbers"
+        raise DataError(
+            f"ids of {counted(len(left_out), 'public subject')} have the {numbers} of tested ones "
+            f"({abbreviated(pairs, SHOWN_PAIRS)}).",
+            where="[base_model]",
+            do=f"Leave them out of one of the two, e.g. leave_out = {left_out[:SHOWN_PAIRS]} here: a "
+            "base model that has seen a tested subject proves nothing. If they are other people, number "
+            f"those of one data set anew, with fewer than {LONG} digits (P001).",
         )
 
 
