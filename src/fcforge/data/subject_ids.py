@@ -256,6 +256,29 @@ def id_faults(cohort: Cohort) -> Iterator[Fault]:
     yield from _alike_faults(cohort, counted)
 
 
+def respelt_faults(cohort: Cohort, is_public: np.ndarray) -> Iterator[Fault]:
+    """Yield a warning for each pair of a public and a tested site with short ids that may be of one person.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Public and tested people. With FC that is not finite, scans are not compared.
+    is_public : ndarray of shape (n,), bool
+    """
+    ids = cohort.subject_id.tolist()
+    rows_of: dict[str, list[int]] = {}
+    keys = person_keys(ids)[0]
+    for row in np.flatnonzero(is_public).tolist():
+        rows_of.setdefault(keys[row], []).append(row)
+    pairs = [
+        (public, row)
+        for row in np.flatnonzero(~is_public).tolist()
+        for public in rows_of.get(keys[row], ())
+        if not _is_long(keys[row]) and bare_id(ids[public]) != bare_id(ids[row])
+    ]
+    yield from _alike_faults(cohort, pairs)
+
+
 def _alike_faults(cohort: Cohort, pairs: Sequence[Pair]) -> Iterator[Fault]:
     """Yield a warning for each pair of sites with ids of the same key and scans that are alike.
 
