@@ -108,6 +108,11 @@ def data_warnings(cohort: Cohort) -> list[str]:
         if not cohort.allow_duplicates:
             faults += _duplicate_faults(cohort)
         faults += site_faults(cohort)
+    return warning_lines(faults)
+
+
+def warning_lines(faults: Iterable[Fault]) -> list[str]:
+    """Return the warnings among faults as lines, equal ones once."""
     of_warnings = [fault for fault in faults if fault.severity == "warning"]
     return [f"WARNING: {fault}" for fault in grouped(of_warnings)]
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError, at
 from fcforge.core.formatting import abbreviated
+from fcforge.core.names import folded
 from fcforge.core.options import Kind
 from fcforge.core.settings import Validated
 from fcforge.core.target import Target
@@ -50,6 +51,10 @@ from fcforge.imaging.people import table_in, under_ids_of
 ARRAYS = ("label", "site", "subject_id")  # that an .npz needs in addition to FC
 Rows = list[dict[str, str]]  # rows of a table, by column
 Named = Mapping[str, str]  # column by role: {"site": "scanner_site"}
+SITE_BEFORE_ID = (
+    "Put the site before the id, in the table and in the names of the files (sub-NYU01), or give the "
+    "table a column `file`."
+)
 EDGE = re.compile(r".+~.+|edge_?\d+", re.IGNORECASE)  # name of an edge's column
 
 
@@ -162,8 +167,9 @@ class Folder(Validated):
             files = scan_files(path, self.pattern)
             listed = participants.people_of(read_table(table), named)
             faults = [*listed.faults, *_files_without_row(listed, files)]
+            sites_of = _sites_by_id(listed)
             return listed._replace(faults=faults), lambda person: read_fc(
-                _file_of(person, path, files), self.kind, self.variable
+                _file_of(person, path, files, sites_of), self.kind, self.variable
             )
         if path.suffix.lower() in TEXT:
             rows, fc, names = _edge_rows(read_table(path), self.kind)
@@ -350,7 +356,22 @@ def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...
 
 
 # -- one file per subject --------------------------------------------------------------------------
-def _file_of(person: Participant, folder: Path, files: Sequence[Path]) -> Path:
+def _sites_by_id(listed: Listed) -> dict[str, list[str]]:
+    """Return the sites of each id in a table, in the order of its rows."""
+    sites_of: dict[str, list[str]] = {}
+    for person in listed.people:
+        sites = sites_of.setdefault(person.subject_id, [])
+        if person.site not in sites:
+            sites.append(person.site)
+    return sites_of
+
+
+def _file_of(
+    person: Participant,
+    folder: Path,
+    files: Sequence[Path],
+    sites_of: Mapping[str, Sequence[str]],
+) -> Path:
     """Return the file of a subject: the one that the table names, or whose name begins with the id.
 
     Parameters
@@ -360,6 +381,8 @@ def _file_of(person: Participant, folder: Path, files: Sequence[Path]) -> Path:
         Folder that file names of the table are relative to.
     files : sequence of Path
         All files that may be a scan.
+    sites_of : mapping of str to sequence of str
+        Sites of each id of the table.
 
     Raises
     ------
@@ -375,10 +398,44 @@ def _file_of(person: Participant, folder: Path, files: Sequence[Path]) -> Path:
         hint = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
         raise DataError("is listed, but has no file.", do=hint)
     if len(owned) > 1:
+        if sites := _sharing_sites(person, folder, owned, sites_of):
+            shared = f"{len(sites)} sites share ids ({abbreviated(sites)})."
+            raise DataError(shared, do=SITE_BEFORE_ID)
         names = abbreviated(path.name for path in owned)
         hint = "Choose one by its name, e.g. --set 'dataset.pattern=**/*_relmat.tsv'."
         raise DataError(f"has {len(owned)} files ({names}).", do=hint)
     return owned[0]
+
+
+def _sharing_sites(
+    person: Participant,
+    folder: Path,
+    owned: Sequence[Path],
+    sites_of: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Return the sites that share a person's id, if its files lie in folders of different sites; else none.
+
+    Parameters
+    ----------
+    person, folder, sites_of
+        As in `_file_of`.
+    owned : sequence of Path
+        Files whose name begins with the id.
+    """
+    folders = [path.relative_to(folder).parts[:-1] for path in owned]
+    sites = sites_of[person.subject_id]
+    if len(sites) > 1 and len(set(folders)) > 1:
+        return list(sites)
+    # The table may have one row of an id that several sites have.
+    known = {folded(site): site for of_id in sites_of.values() for site in of_id}
+    named = [
+        known[folded(part)]
+        for parts in folders
+        for part in parts
+        if folded(part) in known
+    ]
+    named = list(dict.fromkeys(named))
+    return named if len(named) > 1 else []
 
 
 def _files_without_row(listed: Listed, files: Sequence[Path]) -> Iterator[Fault]:
