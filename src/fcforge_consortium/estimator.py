@@ -45,7 +45,14 @@ CONTRIBUTIONS = "contributions"
 SETTINGS = ("mechanism", "epsilon", "delta", "accept_labels")
 WITH_NOISE = 'Use method="contributions", method_params={"epsilon": 1.0}'
 IN_MEMORY = Path("(in memory)")
-MAY_CHANGE = ("verbose", "site_order", "allow_unlike_sites", "kind", "edges")
+MAY_CHANGE = (
+    "verbose",
+    "site_order",
+    "allow_unlike_sites",
+    "allow_unlike_codes",
+    "kind",
+    "edges",
+)
 
 
 class FittedOnRecord(ContinualEstimator):

@@ -58,6 +58,7 @@ class Fitted(LearnerParameters):
     _visits: tuple[str, ...] = ()
     _site_of_scan: Mapping[str, str] = {}
     _sites_of_class: Mapping[int, frozenset[str]] = {}
+    _people_of_class: Mapping[str, Mapping[Any, int]] = {}  # by site and class
     _n_seen: int = 0
     _layout: Layout | None = None
     _labels: np.ndarray  # classes in the order of the model, controls first
