@@ -412,3 +412,18 @@ def test_words_like_numbers_are_a_warning(subjects) -> None:
     X, y, site = at_two_sites(subjects, ("G0", "G1"), ("G1", "G2"))
     with pytest.warns(UserWarning, match="'G0' and 'G2' are at no site together"):
         ForgeClassifier("ridge").fit(X, y, site=site)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ((0, 1), ("TC", "ASD"), "numbers and texts, for example .* and '"),
+        ((False, True), (1, 2), "truth values and numbers"),
+    ],
+)
+def test_values_of_two_kinds_are_refused(subjects, one, other, words) -> None:
+    X, y, site = subjects
+    first = site == site[0]
+    mixed = [(one if a else other)[k] for k, a in zip(y, first, strict=True)]
+    with pytest.raises(InputError, match=f"y holds {words}.*Write every class"):
+        ForgeClassifier("ridge").fit(X, np.array(mixed, dtype=object), site=site)

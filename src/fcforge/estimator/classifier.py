@@ -183,6 +183,9 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         classes : sequence, optional
             As in `partial_fit`.
         """
+        if y is not None:
+            people.refuse_missing(y)
+            people.refuse_mixed_types(y)
         numbers, labels = self._checked(X, y, first)
         coding = self._coding_of(labels, site, sample_weight, classes, first)
         # `ordered` has the classes in the order of the model (controls first), `known` sorted

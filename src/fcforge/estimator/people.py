@@ -30,6 +30,12 @@ ALL_MEANT = (
     "If every code is a class of its own: allow_unlike_codes=True, and classes= with all of them in the "
     "first partial_fit."
 )
+# kinds of values that `y` may hold, and their types; a truth value is an int, too
+KINDS: dict[str, tuple[type, ...]] = {
+    "truth values": (bool, np.bool_),
+    "numbers": (int, float, np.number),
+    "texts": (str,),
+}
 DROP = "The same scan would be learned as two people; drop one."
 
 
@@ -438,6 +444,21 @@ def refuse_missing(y: Any) -> None:
             message = f"y[{place}] is {value!r}, which stands for a missing value."
             raise InputError(message, do="Leave the subject out of X and y.")
     _refuse_spellings("class", (value for value in values if isinstance(value, str)))
+
+
+def refuse_mixed_types(y: Any) -> None:
+    """Raise `InputError` if `y` holds values of two kinds: texts, numbers or truth values."""
+    first: dict[str, Any] = {}
+    for value in np.asarray(y, dtype=object).ravel().tolist():
+        for kind, types in KINDS.items():
+            if isinstance(value, types):
+                first.setdefault(kind, value)
+                break
+    if len(first) > 1:
+        (one, a), (other, b), *_ = first.items()
+        message = f"y holds {one} and {other}, for example {a!r} and {b!r}."
+        hint = "Write every class in one way, all as texts or all as numbers."
+        raise InputError(message, do=hint)
 
 
 def weighted(sample_weight: Any, class_weight: Any, labels: np.ndarray) -> np.ndarray:
