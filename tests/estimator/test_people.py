@@ -414,6 +414,31 @@ def test_words_like_numbers_are_a_warning(subjects) -> None:
         ForgeClassifier("ridge").fit(X, y, site=site)
 
 
+@pytest.mark.parametrize("listed", [None, [0, 1, 2]])
+def test_a_file_keeps_the_codes_of_every_site(subjects, listed, tmp_path) -> None:
+    """After load, 1 and 2 beside the listed 0, 1 and 2 went unnoticed."""
+    X, y, site = at_two_sites(subjects, (0, 1), (1, 2))
+    a, b = (site == name for name in dict.fromkeys(site.tolist()))
+    model = ForgeClassifier("ridge").partial_fit(X[a], y[a], classes=listed, site="A")
+    model.save(tmp_path / "model")
+    loaded = ForgeClassifier.load(tmp_path / "model")
+    assert loaded._people_of_class == model._people_of_class
+    assert loaded._sites_of_class == model._sites_of_class
+    with pytest.raises(InputError, match=r"0 and 1 \(A\); 1 and 2 \(B\)"):
+        loaded.partial_fit(X[b], y[b], site="B")
+
+
+def test_a_file_without_codes_is_a_warning(subjects, tmp_path) -> None:
+    X, y, site = at_two_sites(subjects, (0, 1), (1, 2))
+    a, b = (site == name for name in dict.fromkeys(site.tolist()))
+    model = ForgeClassifier("ridge").partial_fit(X[a], y[a], classes=[0, 1, 2])
+    model._people_of_class = {}  # as files of earlier versions
+    model.save(tmp_path / "model")
+    loaded = ForgeClassifier.load(tmp_path / "model")
+    with pytest.warns(UserWarning, match="not known which classes each earlier site"):
+        loaded.partial_fit(X[b], y[b], site="B")
+
+
 @pytest.mark.parametrize(
     ("one", "other", "words"),
     [

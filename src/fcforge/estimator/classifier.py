@@ -10,7 +10,7 @@ Shapes: n subjects, R ROIs, E = R (R - 1) / 2 edges, K classes.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -494,3 +494,22 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     def _restore_labels(self, labels: Sequence[Any]) -> None:
         self._labels = np.array(labels)
         self.classes_ = np.unique(self._labels)
+
+    def _stored_people(self) -> dict[str, list[int]]:
+        labels = self._stored_labels()
+        return {
+            site: [people.get(label, 0) for label in labels]
+            for site, people in self._people_of_class.items()
+        }
+
+    def _restore_people(self, people: Mapping[str, Sequence[int]]) -> None:
+        labels = self._labels.tolist()
+        self._people_of_class = {
+            site: {label: n for label, n in zip(labels, counts, strict=True) if n}
+            for site, counts in people.items()
+        }
+        self._sites_of_class = {
+            k: frozenset(site for site, counts in people.items() if counts[k])
+            for k in range(len(labels))
+            if any(counts[k] for counts in people.values())
+        }

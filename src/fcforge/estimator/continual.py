@@ -505,9 +505,10 @@ class ContinualEstimator(Fitted, ABC):
     def save(self, path: str | Path, *, allow_real_subjects: bool = False) -> None:
         """Write the fitted estimator to a file of its own: safetensors and JSON, no pickle.
 
-        The file holds the network, what the method remembers, and the mean FC of the people, the
-        reference of explanations, where ten or more were learned. It is meant for its owner. To
-        hand a model to another hospital use `fcforge_consortium.estimator.from_estimator`.
+        The file holds the network, what the method remembers, the number of people of each class at
+        each site, and the mean FC of the people, the reference of explanations, where ten or more
+        were learned. It is meant for its owner. To hand a model to another hospital use
+        `fcforge_consortium.estimator.from_estimator`.
 
         Parameters
         ----------
@@ -567,6 +568,7 @@ class ContinualEstimator(Fitted, ABC):
             layout=storage.LayoutHeader(**layout._asdict()) if layout else None,
             n_seen=self._n_seen,
             feature_names=list(getattr(self, "feature_names_in_", [])),
+            people=self._stored_people(),
         )
 
     @classmethod
@@ -577,6 +579,10 @@ class ContinualEstimator(Fitted, ABC):
     def _stored_labels(self) -> list[Any]:
         """Return the classes as `y` has them, in the order of the model."""
         return []
+
+    def _stored_people(self) -> dict[str, list[int]]:
+        """Return the number of people of each class, in the order of the model, by site."""
+        return {}
 
     @classmethod
     def load(cls, path: str | Path, **params: Any) -> Self:
@@ -625,12 +631,19 @@ class ContinualEstimator(Fitted, ABC):
             estimator._n_seen = header.n_seen
             estimator.mean_fc_ = mean.double().numpy()
         estimator._restore_labels(header.labels)
+        estimator._restore_people(header.people)
         return estimator
 
     def _restore_labels(self, labels: Sequence[Any]) -> None:
         """Set the classes of an estimator read from a file; a regressor has none.
 
         `labels` are the classes in the order of the model's outputs.
+        """
+
+    def _restore_people(self, people: Mapping[str, Sequence[int]]) -> None:
+        """Set the numbers of people of an estimator read from a file; a regressor has none.
+
+        `people` is as `_stored_people` returns it; empty in files of earlier versions.
         """
 
 
