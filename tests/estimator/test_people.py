@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_score
 
+from fcforge.data.folder import load_folder
 from fcforge.estimator import ForgeClassifier, InputError, people
 from fcforge.estimator.people import columns_of, compare_site_names, site_names
 
@@ -452,3 +453,20 @@ def test_values_of_two_kinds_are_refused(subjects, one, other, words) -> None:
     mixed = [(one if a else other)[k] for k, a in zip(y, first, strict=True)]
     with pytest.raises(InputError, match=f"y holds {words}.*Write every class"):
         ForgeClassifier("ridge").fit(X, np.array(mixed, dtype=object), site=site)
+
+
+# -- swapped diagnoses -----------------------------------------------------------------------------
+@pytest.mark.data
+def test_fit_checks_every_site_by_the_model_of_those_before(shared_data) -> None:
+    """The swapped site went unnoticed by `fit`, although `partial_fit` warned of it."""
+    cohort = load_folder(
+        shared_data / "abide1_aal116.npz", sites=["USM", "PITT"]
+    ).select_sites(["USM", "PITT"])
+    order = np.argsort(cohort.site == "PITT", kind="stable")
+    fc, y, site = cohort.fc[order], cohort.y[order], cohort.site[order]
+    ForgeClassifier("ridge").fit(fc, y, site=site)  # a warning would be an error
+    swapped = np.where(site == "PITT", 1 - y, y)
+    with pytest.warns(UserWarning, match="site 'PITT': .* look swapped") as caught:
+        ForgeClassifier("ridge").fit(fc, swapped, site=site)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__

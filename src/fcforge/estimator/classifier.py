@@ -334,19 +334,23 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         patient = people.positive_class(known, self.positive)
         return known if patient == known[1] else known[::-1]
 
-    def _check_diagnoses(self, subjects: Cohort) -> None:
-        """Warn of sites whose diagnoses the fitted model finds swapped; only of two classes."""
-        if self.target_.kind != "two classes":
+    def _check_diagnoses(
+        self, subjects: Cohort, model: Any, stacklevel: int = 5
+    ) -> None:
+        """Warn of sites whose diagnoses a model of earlier sites finds swapped; only of two classes."""
+        if subjects.target.kind != "two classes":
             return
         with as_input_error():
-            odds = self.model_.calibrated(subjects.fc, subjects.covariates)
+            odds = model.calibrated(subjects.fc, subjects.covariates)
         for name in subjects.site_names:
             members = subjects.site == name
             result = contrast(odds[members], subjects.y[members] == 1)
             if result.p < SWAPPED:  # NaN fails
                 n = int(members.sum())
-                message = labels_swapped(self.target_, 0, 1, result, n)
-                warnings.warn(f"site '{name}': {message} {CHECK_LABELS}", stacklevel=5)
+                message = labels_swapped(subjects.target, 0, 1, result, n)
+                warnings.warn(
+                    f"site '{name}': {message} {CHECK_LABELS}", stacklevel=stacklevel
+                )
 
     # -- predictions ----------------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
