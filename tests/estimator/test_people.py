@@ -411,8 +411,10 @@ def test_two_words_for_one_group_are_refused(subjects, one, other) -> None:
 
 def test_words_like_numbers_are_a_warning(subjects) -> None:
     X, y, site = at_two_sites(subjects, ("G0", "G1"), ("G1", "G2"))
-    with pytest.warns(UserWarning, match="'G0' and 'G2' are at no site together"):
+    message = "'G0' and 'G2' are at no site together"
+    with pytest.warns(UserWarning, match=message) as caught:
         ForgeClassifier("ridge").fit(X, y, site=site)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("listed", [None, [0, 1, 2]])
@@ -436,8 +438,10 @@ def test_a_file_without_codes_is_a_warning(subjects, tmp_path) -> None:
     model._people_of_class = {}  # as files of earlier versions
     model.save(tmp_path / "model")
     loaded = ForgeClassifier.load(tmp_path / "model")
-    with pytest.warns(UserWarning, match="not known which classes each earlier site"):
+    message = "not known which classes each earlier site"
+    with pytest.warns(UserWarning, match=message) as caught:
         loaded.partial_fit(X[b], y[b], site="B")
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         if unknown and not known and len(labels) > 2 and all(map(is_number, labels)):
             message = "It is not known which classes each earlier site has"
             hint = "Check that their codes mean the same at the new site."
-            warnings.warn(f"{message}. {hint}", stacklevel=6)
+            warnings.warn(f"{message}. {hint}", stacklevel=5)
         return {name: dict.fromkeys(labels, MIN_PER_CLASS) for name in unknown}
 
     def _target(self, classes: np.ndarray) -> Target:

@@ -520,14 +520,14 @@ def warn_of_coding(
     if fault := coding_fault(people_of_code, controls=controls, listed=listed):
         earlier = coding_fault(before, controls=controls, listed=listed)
         if earlier is None or earlier.what != fault.what:
-            warnings.warn(f"y: {fault.what} {fault.do}", stacklevel=6)
+            warnings.warn(f"y: {fault.what} {fault.do}", stacklevel=5)
         return
     name = isolated_site(people_of_code)
     if name and people_of_code[name] != before.get(name):
         shown = " and ".join(map(repr, sorted(people_of_code[name], key=str)))
         message = f"No other site has a class of site '{name}' ({shown})"
         hint = "Are these other names of the same groups? Then write one name of each at all sites."
-        warnings.warn(f"{message}: the site gives the class away. {hint}", stacklevel=6)
+        warnings.warn(f"{message}: the site gives the class away. {hint}", stacklevel=5)
         return
     apart_before = classes_apart(before)
     apart = [pair for pair in classes_apart(people_of_code) if pair not in apart_before]
@@ -539,13 +539,13 @@ def warn_of_coding(
             "Their difference cannot be told from that of their sites. If they are one group, give it "
             "one name at all sites."
         )
-        warnings.warn(f"{message} {hint}", stacklevel=6)
+        warnings.warn(f"{message} {hint}", stacklevel=5)
         return
     stray = stray_class(people_of_code)
     if stray and stray != stray_class(before):
         message = f"{stray}, which is no usual class of any site."
         hint = "Correct it if it is mistyped; it would be a class of its own."
-        warnings.warn(f"y: {message} {hint}", stacklevel=6)
+        warnings.warn(f"y: {message} {hint}", stacklevel=5)
 
 
 def require_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
