@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError, at
-from fcforge.core.formatting import abbreviated
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.core.names import folded
 from fcforge.core.options import Kind
 from fcforge.core.settings import Validated
@@ -24,7 +24,7 @@ from fcforge.data import participants
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.edges import fc_from_upper
 from fcforge.data.faults import Fault
-from fcforge.data.label_codes import RECODE, coding_conflict, is_number
+from fcforge.data.label_codes import coding_fault, is_number
 from fcforge.data.matrices import rows_as_fc, to_fc, undo_fisher_z
 from fcforge.data.participants import (
     CONTROLS,
@@ -55,6 +55,7 @@ SITE_BEFORE_ID = (
     "Put the site before the id, in the table and in the names of the files (sub-NYU01), or give the "
     "table a column `file`."
 )
+SAY_WHAT = f"say what each code means: {participants.NAME_THEM}"
 EDGE = re.compile(r".+~.+|edge_?\d+", re.IGNORECASE)  # name of an edge's column
 
 
@@ -192,7 +193,8 @@ class Folder(Validated):
                 raise participants.no_column("label", [*listed.people[0].extra])
             diagnoses = [person.diagnosis for person in listed.people]
             meaning = groups_of(diagnoses, *groups, self.partial)
-            self._require_one_coding(listed, meaning)
+            doubts = self._check_coding(listed, meaning)
+            listed = listed._replace(faults=[*listed.faults, *doubts])
             return participants.labelled(listed, meaning, self.drop_unlabelled)
         if any(groups) or self.drop_unlabelled:
             raise ConfigError(
@@ -201,8 +203,8 @@ class Folder(Validated):
             )
         return listed
 
-    def _require_one_coding(self, listed: Listed, groups: Mapping[str, int]) -> None:
-        """Raise `DataError` if sites write other codes for their diagnoses.
+    def _check_coding(self, listed: Listed, groups: Mapping[str, int]) -> list[Fault]:
+        """Return warnings of sites that may write other codes for their diagnoses.
 
         Codes that `positive` or `negative` names have the meaning that the user gives them. Words
         without named groups are known ones, so that only numbers are compared.
@@ -212,13 +214,18 @@ class Folder(Validated):
         listed : Listed
         groups : mapping of str to int
             As `groups_of` returns it.
+
+        Raises
+        ------
+        DataError
+            If sites write other codes, or if the table holds two codes for controls, 0 and ABIDE's 2.
         """
         if groups and not self.classes:
-            return
+            return []
         merged = {
             part: new for new, parts in (self.merge or {}).items() for part in parts
         }
-        codes: dict[str, set[str]] = {}
+        people: dict[str, Counter[str]] = {}
         for person in listed.people:
             word = person.diagnosis
             used = (
@@ -227,15 +234,44 @@ class Folder(Validated):
             if not used or participants.is_missing(word):
                 continue
             if not groups and is_number(word):
-                codes.setdefault(person.site, set()).add(word)
+                people.setdefault(person.site, Counter())[word.strip()] += 1
             if groups and (k := participants.meaning_of(word, groups)) is not None:
-                codes.setdefault(person.site, set()).add(self.classes[k])
+                people.setdefault(person.site, Counter())[self.classes[k]] += 1
         controls = self.classes[0] if self.classes else None
-        if conflict := coding_conflict(codes, controls):
-            hint = RECODE
-            if not self.classes:
-                hint = f"{RECODE} Or say what each code means: {participants.NAME_THEM}"
-            raise DataError(conflict, do=hint)
+        fault = coding_fault(people, controls=controls, listed=bool(self.classes))
+        if self.classes:
+            if fault and fault.severity == "error":
+                raise DataError(fault.what, do=fault.do)
+            return [fault] if fault else []
+        if fault:
+            raise DataError(fault.what, do=f"{fault.do} Or {SAY_WHAT}")
+        if listed.label_column.lower() in participants.CONTROLS_OF_COLUMN:
+            _refuse_two_controls(people, listed.label_column)
+        return []
+
+
+def _refuse_two_controls(people: Mapping[str, Mapping[str, int]], column: str) -> None:
+    """Raise `DataError` if a column has two numbers for controls, such as 0 and 2 in DX_GROUP.
+
+    Parameters
+    ----------
+    people : mapping of site to mapping of code to int
+        Numbers of people.
+    column : str
+        Name of the diagnosis's column.
+    """
+    two = ["0", *participants.CONTROLS_OF_COLUMN[column.lower()]]
+    texts = []
+    for code in two:
+        sites = [site for site, codes in people.items() if code in codes]
+        n = sum(people[site][code] for site in sites)
+        texts.append(f"{code} for {counted(n, 'row')} ({abbreviated(sites, 3)})")
+        if not sites:
+            return
+    raise DataError(
+        f"{column} holds {' and '.join(texts)}; both would be read as controls.",
+        do=f"Correct mistyped rows, or recode the sites. Or {SAY_WHAT}",
+    )
 
 
 def load_folder(path: str | Path, **settings: Any) -> Cohort:
