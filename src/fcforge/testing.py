@@ -11,25 +11,31 @@ Examples
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from inspect import get_annotations
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from fcforge.base_model.features import log_features
+from fcforge.base_model.model import fit_base_model
+from fcforge.base_model.public_subjects import PublicSubjects
+from fcforge.core.errors import FCForgeError
 from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
 from fcforge.graphs import edges, fisher_z, log_edges
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.models import MODELS
-from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.replay.state import leaves, rows_of
+from fcforge.models.base import Model
+from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
+from fcforge.replay.state import ABSENT, leaves, rows_of
 from fcforge.training.lanes import Job, shapes
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
+from fcforge.training.start import start_lane, untrained
 
 SITES = ("A", "B", "C")
 N_ROIS = 8
@@ -37,6 +43,7 @@ N_SUBJECTS = 20
 TRAINING = Training(epochs=3, batch_size=8)
 COPY = 0.999  # numbers that correlate more than this with a subject's FC are a copy
 FEWEST = 16  # exact values, other than 0 and 1, that show a copy in any order
+OTHER_PRECISION = ("same dtype", "scalar type Double", "found Double")  # of PyTorch
 MOST = 0.9  # share of a subject's exact numbers that are a copy in any order
 
 
@@ -69,9 +76,13 @@ def check_method(
     and independent of the subjects scored together; the same run gives the same numbers; the state
     has the declared type and shapes that do not depend on the order of sites; a lane that was stored
     and read again continues with the same numbers; a lane trained in a group equals the lane
-    trained alone; no lane is changed in place; bank rows are in fields of the type `Rows` alone; a
-    method that keeps no real subject reads none of an earlier site; and a method keeps no subject
-    that it does not declare (`keeps_is_true` says which copies are found).
+    trained alone; no lane is changed in place; bank rows are in fields of the type `Rows` alone; the
+    bank stays as it is; the network has the tensors of the model; a method that keeps no real subject
+    reads none of an earlier site (`past_sites_are_not_read`); and a method keeps no subject that it
+    does not declare (`keeps_is_true` says which copies are found).
+
+    A method that needs public subjects gets simulated ones. The model has the features that the
+    method names. A method whose noise is secret is checked with seeded noise, because runs must repeat.
     """
     require(
         isinstance(method, type)
@@ -87,16 +98,27 @@ def check_method(
     )
     require("name" in vars(method), "the class must have a name of its own")
     name = model or (method.models[0] if method.models else "linear")
-    learner = Learner(method(**dict(settings or {})), MODELS[name](n_rois=N_ROIS))
+    features: dict[str, Any] = {}
+    if method.features and "features" in {each.name for each in fields(MODELS[name])}:
+        features = {"features": method.features}
+    network = MODELS[name](n_rois=N_ROIS, **features)
+    learner = Learner(method(**dict(settings or {})), network)
     for rule in RULES:
         _apply(rule, learner)
 
 
 def _apply(rule: Callable[[Learner], None], learner: Learner) -> None:
-    """Apply a rule; name the broken one where PyTorch or Python stops a hook before the rule does."""
+    """Apply a rule; name the broken one where fcforge, PyTorch or Python stops a hook before."""
     try:
         rule(learner)
+    except FCForgeError as error:
+        raise AssertionError(f"the engine stops the method: {error}") from error
     except RuntimeError as error:
+        if any(words in str(error) for words in OTHER_PRECISION):
+            raise AssertionError(
+                "real numbers that a hook returns must have the precision of those that it gets, since the "
+                f"check also trains in double precision (PyTorch: {error})."
+            ) from error
         if "vmap" not in str(error):
             raise
         raise AssertionError(
@@ -148,17 +170,44 @@ class World:
     bank : Bank
     replaced : tuple of str
         Sites that have other real subjects than in other worlds, in the same rows.
+    added : dict of PoolName to FCBatch
+        All subjects that the world itself has put into the bank.
+    public : PublicView or None
+        Public subjects, from the first lane of a method on that needs them.
     """
 
     dtype: torch.dtype = torch.float32
     bank: Bank = field(default_factory=Bank)
     replaced: tuple[str, ...] = ()
+    added: dict[PoolName, FCBatch] = field(default_factory=dict)
+    public: PublicView | None = None
 
     def add(self, site: str, kind: str, batch: FCBatch) -> Tensor:
-        """Put subjects of a site into the bank and return their rows; `kind` is "real" or "synthetic"."""
+        """Put subjects of a site into the bank and return their rows.
+
+        `kind` is "real", "synthetic" or "public".
+        """
         # the number is in the name, because the bank keeps the first batch of a name
         pool = PoolName(kind, site, 0, f"train:{len(batch)}")
+        copy = FCBatch(batch.fc.to(self.dtype, copy=True), batch.y.clone())
+        self.added.setdefault(pool, copy)
         return self.bank.add(pool, FCBatch(batch.fc.to(self.dtype), batch.y))
+
+    def bank_is_unchanged(self, model: Model) -> bool:
+        """Return whether the bank holds what the world has put into it, and nothing else."""
+        fresh = Bank()
+        for pool, batch in self.added.items():
+            fresh.add(pool, batch)
+        pools, expected = (
+            bank.address(torch.arange(len(bank)))[0] for bank in (self.bank, fresh)
+        )
+        if pools != expected or not torch.equal(self.bank.y, fresh.y):
+            return False
+        rows = torch.arange(len(fresh))
+        held, inputs = self.bank.inputs(model), fresh.inputs(model)
+        return torch.equal(self.bank.fc(rows), fresh.fc(rows)) and all(
+            _close(value, held[name]) for name, value in inputs.items()
+        )
 
     def view(self, site: str, position: int) -> SiteView:
         """Return what a method sees of the site at a position of the order; its generator is simulated."""
@@ -174,16 +223,29 @@ class World:
 
         kind = "replaced" if site in self.replaced else "real"
         rows = self.add(site, "real", subjects(site, kind))
-        return SiteView(site, position, self.bank, rows, rows[:0], synthesise)
+        public = self.public
+        return SiteView(
+            site, position, self.bank, rows, rows[:0], synthesise, public=public
+        )
 
     def start(self, learner: Learner, seed: int = 0) -> Lane:
-        """Return the lane before the first site, in the world's precision."""
+        """Return the lane before the first site, with at least the world's precision."""
+        if learner.method.needs_public and self.public is None:
+            batch = subjects("(public)", "public")
+            fc, y = batch.fc.double().numpy(), batch.y.numpy()
+            base_model = fit_base_model(log_features(fc), y)
+            site = np.full(len(y), "(public)")
+            public = PublicSubjects(fc, y, site, base_model)
+            rows = self.add("(public)", "public", batch)
+            self.public = PublicView(public, self.bank, rows)
 
         def cast(value: Tensor) -> Tensor:
-            """Return a tensor in the world's precision, if it holds real numbers."""
-            return value.to(self.dtype) if value.is_floating_point() else value
+            """Return a tensor with at least the world's precision, if it holds real numbers."""
+            dtype = torch.promote_types(value.dtype, self.dtype)
+            return value.to(dtype) if value.is_floating_point() else value
 
-        return pytree.tree_map(cast, start_lane(learner, seed))
+        lane = start_lane(learner, seed, public=self.public)
+        return pytree.tree_map(cast, lane)
 
     def teach(
         self,
@@ -353,22 +415,29 @@ def rows_are_marked(learner: Learner) -> None:
 def past_sites_are_not_read(learner: Learner) -> None:
     """Check that a method that keeps no real subject does not read those of earlier sites.
 
-    The second site is learned twice, beside the real subjects of the first site and beside others
-    in their rows.
+    Every site after the first is learned twice from one lane: beside the real subjects of the earlier
+    sites, and beside others in their rows. Between the two times the method learns the others, and a
+    site of another name. So subjects that it keeps outside the lane (in a global variable, a closure
+    or an attribute of its own) are not the same either, unless it picks them by site and never
+    replaces them. Sites after the third are not looked at.
     """
     if learner.method.keeps == "real subjects":
         return
-    order = SITES[:2]
-    world, changed = World(), World(replaced=order[:1])
-    before = world.lane_after(learner, order[:1])
-    changed.lane_after(learner, order[:1])  # gives both banks the same rows
-    (a,) = world.teach(learner, [before], order)
-    (b,) = changed.teach(learner, [before], order)
-    require(
-        same(a, b, 1e-6),
-        f"keeps is '{learner.method.keeps}', but what is learned at a site depends on the real subjects "
-        "of the site before: index inputs of the bank by rows of the state alone",
-    )
+    world = World()
+    lanes = [world.start(learner)]
+    for n in range(1, len(SITES) + 1):
+        lanes += world.teach(learner, lanes[-1:], SITES[:n])
+    World().lane_after(learner, ("elsewhere",))
+    for n in range(1, len(SITES)):
+        changed = World(replaced=SITES[:n])
+        changed.lane_after(learner, SITES[:n])  # gives both banks the same rows
+        (other,) = changed.teach(learner, [lanes[n]], SITES[: n + 1])
+        require(
+            same(lanes[n + 1], other, 1e-6),
+            f"keeps is '{learner.method.keeps}', but what is learned at a site depends on the real "
+            "subjects of the sites before: index inputs of the bank by rows of the state alone, and "
+            "keep nothing outside the lane",
+        )
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
@@ -380,8 +449,10 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def keeps_is_true(learner: Learner) -> None:
-    """Check that the state holds no subject that the method does not declare in `Method.keeps`.
+    """Check that a lane holds no subject that the method does not declare in `Method.keeps`.
 
+    The network must have the tensors of the model and no others, and the bank must hold what the
+    engine has put there.
     A state that keeps "nothing" may hold only bank rows and what anybody can compute again (both are
     marked). Any other state than one of real subjects may hold neither their bank rows nor a copy of
     their FC. A copy is looked for in the state and in the network: as correlations, Fisher z, edges of
@@ -392,6 +463,24 @@ def keeps_is_true(learner: Learner) -> None:
     method = learner.method
     world = World()
     lane = world.lane_after(learner, SITES)
+    require(
+        world.bank_is_unchanged(learner.model),
+        "the bank must stay as it is: methods get synthetic subjects from site.synthetic and change "
+        "nothing in the bank",
+    )
+    network, own = (
+        {
+            (name, tuple(value.shape))
+            for name, value in each._replace(state=ABSENT).named().items()
+        }
+        for each in (lane, untrained(learner.model, 0))
+    )
+    others = ", ".join(sorted({name for name, _ in network ^ own}))
+    require(
+        not others,
+        f"the network must have the tensors of the model, which is not so for {others}: keep what the "
+        "method remembers in lane.state",
+    )
     if method.keeps == "nothing":
         held = [leaf.name for leaf in leaves(lane.state) if not leaf.marks]
         require(not held, f"keeps is 'nothing', but the state has {', '.join(held)}")
@@ -403,9 +492,8 @@ def keeps_is_true(learner: Learner) -> None:
     forms = _forms(learner, torch.cat([subjects(site, "real").fc for site in SITES]))
     state = {leaf.name: leaf.value for leaf in leaves(lane.state)}
     tensors = {f"{name} of the state": value for name, value in state.items()}
-    network = lane.named()
-    for name in network.keys() - {f"state/{name}" for name in state}:
-        tensors[f"{name} of the network"] = network[name]
+    for name, value in lane._replace(state=ABSENT).named().items():
+        tensors[f"{name} of the network"] = value
     if len(state) > 1:
         whole = [numbers for value in state.values() for numbers in _numbers(value)[:1]]
         tensors["several tensors of the state"] = torch.cat(whole)
