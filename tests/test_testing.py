@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fcforge.core.subjects import FCBatch
-from fcforge.graphs import edges, log_edges
+from fcforge.graphs import edges, fisher_z, log_edges
 from fcforge.methods import METHODS, Method
 from fcforge.replay.bank import PoolName
 from fcforge.replay.state import Rows
@@ -142,6 +142,12 @@ def hoarder(encode, state=Kept, keeps_="statistics"):
     return Encoder
 
 
+def _standardised(x):
+    """Return z-scores of a site's subjects (n, d), as a standardiser stores them."""
+    return (x - x.mean(0)) / x.std(0).clamp_min(1e-9)
+
+
+NAN = torch.full((1,), torch.nan)
 SHUFFLED = torch.randperm(28, generator=torch.Generator().manual_seed(0))
 NOISE = torch.randn(28, generator=torch.Generator().manual_seed(1))
 
@@ -162,6 +168,15 @@ NOISE = torch.randn(28, generator=torch.Generator().manual_seed(1))
         lambda x, fc, rows: x[0].flip(0) * (1 - 2 * (SHUFFLED % 2)),
         lambda x, fc, rows: torch.stack([x[0], NOISE], 1).flatten(),
         lambda x, fc, rows: log_edges(fc)[0],
+        lambda x, fc, rows: torch.cat([NAN, 3 * x[0] + 1]),
+        lambda x, fc, rows: torch.cat([-torch.inf * torch.ones(1), 3 * x[0] + 1]),
+        lambda x, fc, rows: torch.cat([x[:9], NAN.expand(11, 28)]).half(),
+        lambda x, fc, rows: torch.cat([1.7e308 * torch.ones(30), 3 * x[0] + 1]),
+        lambda x, fc, rows: x - x.mean(0),
+        lambda x, fc, rows: _standardised(x),
+        lambda x, fc, rows: fc - fc.mean(0),
+        lambda x, fc, rows: _standardised(fisher_z(x))[0],
+        lambda x, fc, rows: _standardised(log_edges(fc))[5].half(),
     ],
 )
 def test_a_subject_in_another_form_is_found(encode):
@@ -211,12 +226,41 @@ def test_statistics_of_many_are_no_copy(encode):
         lambda x, fc, rows: x[:2].mean(0),
         lambda x, fc, rows: torch.linalg.eigh(fc[0]).eigenvectors,
         lambda x, fc, rows: 3 * x[0][SHUFFLED] + 1,
+        lambda x, fc, rows: x[0][SHUFFLED].half(),
+        lambda x, fc, rows: (1e4 * x[0][SHUFFLED]).round().to(torch.int16),
+        lambda x, fc, rows: x[:, :25],
+        lambda x, fc, rows: fc[:, :7, :7],
+        lambda x, fc, rows: x.square(),
+        lambda x, fc, rows: x.exp(),
+        lambda x, fc, rows: torch.linalg.inv(fc + 0.01 * torch.eye(8)),
+        lambda x, fc, rows: torch.linalg.cholesky(fc + 1e-4 * torch.eye(8)),
     ],
 )
 def test_encoded_subjects_are_beyond_the_check_as_the_documentation_says(encode):
     check_method(hoarder(encode))
     text = (Path(__file__).parents[1] / "docs/explained/pipeline.md").read_text()
-    assert "cannot find a subject that is encrypted, compressed, noisy or mixed" in text
+    for words in (
+        "some ROIs or fewer than nine tenths of the edges",
+        "another function of each edge or of the matrix",
+        "in another order, unless they are exact float32",
+        "encrypted, compressed, noisy or hidden on purpose",
+    ):
+        assert words in text
+
+
+class Three(NamedTuple):
+    first: Tensor
+    count: Tensor
+    second: Tensor
+
+
+def test_scaled_halves_with_a_tensor_between_are_beyond_the_check_exact_ones_are_not():
+    def halves(x):
+        return x[0, :14], torch.tensor(1.0), x[0, 14:]
+
+    check_method(hoarder(lambda x, fc, rows: halves(3 * x + 1), Three))
+    with pytest.raises(AssertionError, match="in several tensors of the state"):
+        check_method(hoarder(lambda x, fc, rows: halves(x), Three))
 
 
 SUBJECTS: dict[str, Tensor] = {}  # what a method could keep in a module

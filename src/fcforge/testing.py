@@ -13,7 +13,7 @@ Examples
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from inspect import get_annotations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -452,13 +452,31 @@ def keeps_is_true(learner: Learner) -> None:
     """Check that a lane holds no subject that the method does not declare in `Method.keeps`.
 
     The network must have the tensors of the model and no others, and the bank must hold what the
-    engine has put there.
-    A state that keeps "nothing" may hold only bank rows and what anybody can compute again (both are
-    marked). Any other state than one of real subjects may hold neither their bank rows nor a copy of
-    their FC. A copy is looked for in the state and in the network: as correlations, Fisher z, edges of
-    the matrix logarithm and inputs of the model; along every axis of a tensor, in integers and in
-    their bits, divided among tensors; and, of exact numbers, in any order. Encrypted, compressed or
-    noisy copies are not found.
+    engine has put there. A state that keeps "nothing" may hold only bank rows and what anybody can
+    compute again (both are marked). Any other state than one of real subjects may hold neither their
+    bank rows nor a copy of their FC.
+
+    **A copy that is found** is in one tensor of the state or of the network, in successive numbers along
+    any axis, or in the state's tensors one after another; the tensors may hold floating-point numbers,
+    integers, or integers whose bits are floating-point numbers. It has all numbers of a subject in one
+    of these forms, whatever their scale, offset and rounding, as long as it correlates with the form
+    by more than 0.999:
+
+    - the whole FC matrix; its edges, row by row or column by column; Fisher z of these;
+    - edges of the matrix logarithm;
+    - inputs of the model, if they are at least as many as the edges;
+    - these, but not column by column, less the mean of all subjects or of the subject's site, also
+      divided by their standard deviation (z-scores).
+
+    In another order, or with up to a tenth of the numbers missing, a copy is found only as exact float32
+    numbers of one of the forms without mean and standard deviation; signs do not matter.
+
+    **Not found** are a part of a subject, such as some ROIs or fewer than nine tenths of the edges;
+    other functions of each edge (squares, exponentials) or of the matrix (its inverse, its Cholesky
+    factor, its eigenvectors); numbers in another order that are scaled or rounded; scaled numbers that
+    are divided among tensors with others between them; sums and means of few subjects, and
+    differences from other references than these means; and what is encrypted, compressed, noisy or
+    hidden on purpose.
     """
     method = learner.method
     world = World()
@@ -489,7 +507,7 @@ def keeps_is_true(learner: Learner) -> None:
     for name, rows in rows_of(lane.state).items():
         real = world.bank.real_rows(rows)
         require(not len(real), f"the state has rows of real subjects in {name}")
-    forms = _forms(learner, torch.cat([subjects(site, "real").fc for site in SITES]))
+    forms = Forms.of(learner, torch.cat([subjects(site, "real").fc for site in SITES]))
     state = {leaf.name: leaf.value for leaf in leaves(lane.state)}
     tensors = {f"{name} of the state": value for name, value in state.items()}
     for name, value in lane._replace(state=ABSENT).named().items():
@@ -504,24 +522,77 @@ def keeps_is_true(learner: Learner) -> None:
         )
 
 
-def _forms(learner: Learner, fc: Tensor) -> list[Tensor]:
-    """Return the forms (n, d), float64, in which n subjects with FC (n, R, R) could be kept.
+class Forms(NamedTuple):
+    """Forms in which n subjects could be kept.
 
-    Inputs of a model that are fewer than edges are a summary of a subject, which an importance of
-    weights may resemble.
+    Attributes
+    ----------
+    plain : list of Tensor of shape (n, d), float64
+        Forms that are also looked for in another order.
+    unit : dict of int to Tensor of shape (d, m), float32
+        By their number of numbers d: subjects in all forms, as columns with mean 0 and length 1.
     """
-    rows, columns = torch.tril_indices(N_ROIS, N_ROIS, -1)
-    upper, lower = edges(fc), fc[:, rows, columns]
-    forms = [upper, fisher_z(upper), lower, fisher_z(lower), fc, log_edges(fc)]
-    for value in learner.model.prepare(fc).values():
-        if value.is_floating_point():
-            forms.append(value)
+
+    plain: list[Tensor]
+    unit: dict[int, Tensor]
+
+    @classmethod
+    def of(cls, learner: Learner, fc: Tensor) -> "Forms":
+        """Return the forms of subjects with FC (n, R, R), which are ordered by site.
+
+        Inputs of a model that are fewer than edges are a summary of a subject, which an importance of
+        weights may resemble.
+        """
+        rows, columns = torch.tril_indices(N_ROIS, N_ROIS, -1)
+        upper, lower, log = edges(fc), fc[:, rows, columns], log_edges(fc)
+        prepared = learner.model.prepare(fc).values()
+        inputs = [value for value in prepared if value.is_floating_point()]
+        plain = _flat(
+            [upper, fisher_z(upper), lower, fisher_z(lower), fc, log, *inputs]
+        )
+        forms = list(plain)
+        for form in _flat([fc, upper, fisher_z(upper), log, *inputs]):
+            for sites in (1, len(SITES)):
+                forms += _standardised(form, sites)
+        unit: dict[int, Tensor] = {}
+        for d in {form.shape[1] for form in forms}:
+            every = torch.cat([form for form in forms if form.shape[1] == d])
+            unit[d] = _unit(every).float().T.contiguous()
+        return cls(plain, unit)
+
+
+def _flat(forms: list[Tensor]) -> list[Tensor]:
+    """Return the forms (n, d), float64, that have at least as many numbers as edges."""
     flat = [form.double().flatten(1) for form in forms]
-    return [form for form in flat if form.shape[1] >= upper.shape[1]]
+    return [form for form in flat if form.shape[1] >= N_ROIS * (N_ROIS - 1) // 2]
+
+
+def _standardised(form: Tensor, sites: int) -> list[Tensor]:
+    """Return subjects (n, d) less the mean of their site, and z-scores within it.
+
+    Parameters
+    ----------
+    form : Tensor of shape (n, d), float64
+    sites : int
+        Number of sites; the subjects are ordered by site, equally many at each.
+    """
+    by_site = form.unflatten(0, (sites, -1))
+    centred = by_site - by_site.mean(1, keepdim=True)
+    spread = by_site.std(1, keepdim=True).clamp_min(1e-6)
+    return [centred.flatten(0, 1), (centred / spread).flatten(0, 1)]
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Return rows with mean 0 and length 1, whose products are correlations."""
+    x = x - x.mean(1, keepdim=True)
+    return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
 
 
 def _numbers(value: Tensor) -> list[Tensor]:
-    """Return the numbers (m,), float64, that a tensor holds: its own, and those that its bits encode."""
+    """Return the numbers (m,), float64, that a tensor holds: its own, and those that its bits encode.
+
+    Numbers that are not finite become 0, since one would hide its neighbours.
+    """
     if value.is_complex():
         value = torch.view_as_real(value)
     numbers = [value.double().flatten()]
@@ -529,49 +600,40 @@ def _numbers(value: Tensor) -> list[Tensor]:
         bits = value.contiguous().flatten().view(torch.uint8)
         for kind in (torch.float16, torch.float32, torch.float64):
             whole = len(bits) // kind.itemsize * kind.itemsize
-            encoded = bits[:whole].view(kind).double()
-            numbers.append(torch.nan_to_num(encoded, 0.0, 0.0, 0.0))
-    return numbers
+            numbers.append(bits[:whole].view(kind).double())
+    return [torch.nan_to_num(each, 0.0, 0.0, 0.0) for each in numbers]
 
 
-def _has_copy(value: Tensor, forms: list[Tensor]) -> bool:
-    """Return whether a tensor holds a copy of a subject in one of several forms, each (n, d)."""
-    layouts = [value]
-    for axis in range(value.dim() if value.dim() > 1 else 0):
-        layouts += [value.movedim(axis, 0), value.movedim(axis, -1)]
+def _has_copy(value: Tensor, forms: Forms) -> bool:
+    """Return whether a tensor holds a copy of a subject in one of several forms."""
+    axes = tuple(range(value.dim()))
+    layouts = {axes}
+    for axis in axes:
+        others = axes[:axis] + axes[axis + 1 :]
+        layouts |= {(axis, *others), (*others, axis)}
     for layout in layouts:
-        for numbers in _numbers(layout):
-            if any(_holds(numbers, form) for form in forms):
-                return True
+        if any(_holds(numbers, forms) for numbers in _numbers(value.permute(layout))):
+            return True
     exact = value.dtype not in (torch.float16, torch.bfloat16)  # their numbers recur
     return exact and any(
         _holds_in_any_order(numbers, form)
         for numbers in _numbers(value)
-        for form in forms
+        for form in forms.plain
     )
 
 
-def _holds(numbers: Tensor, features: Tensor) -> bool:
-    """Return whether d successive numbers copy the features (n, d) of one of n subjects.
+def _holds(numbers: Tensor, forms: Forms) -> bool:
+    """Return whether some successive ones of the numbers (m,), float64, are a copy of a subject.
 
-    A copy correlates with them by more than `COPY`, whatever its scale and sign.
-
-    Parameters
-    ----------
-    numbers : Tensor of shape (m,), float64
-    features : Tensor of shape (n, d), float64
+    A copy correlates with one of the forms by more than `COPY`, whatever its scale and sign.
     """
-    d = features.shape[1]
-    if numbers.numel() < d:
-        return False
-
-    def unit(x: Tensor) -> Tensor:
-        """Return rows with mean 0 and length 1, whose products are correlations."""
-        x = x - x.mean(1, keepdim=True)
-        return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
-
-    windows = numbers.unfold(0, d, 1)
-    return bool((unit(windows) @ unit(features).T).abs().max() > COPY)
+    for d, unit in forms.unit.items():
+        if len(numbers) < d:
+            continue
+        windows = _unit(numbers.unfold(0, d, 1)).float()
+        if bool(((windows @ unit).abs() > COPY).any()):
+            return True
+    return False
 
 
 def _holds_in_any_order(numbers: Tensor, features: Tensor) -> bool:
