@@ -659,6 +659,28 @@ class Pages:
         """Return the mean of one measure of a generator over sites and seeds."""
         return number(self._judged_means(name)[row][key])
 
+    def audit(self, name: str) -> str:
+        """Return an audit of generators: the AUC of every attack, and who is identified, by generator."""
+        rows = self._studies(name)["rows"]
+        generators = list(dict.fromkeys(row["release"] for row in rows))
+        found = {(row["release"], row["attack"]): row for row in rows}
+        attacks = list(dict.fromkeys(row["attack"] for row in rows))
+        lines = []
+        for generator in generators:
+            cells = [with_interval(*found[generator, a]["auc"]) for a in attacks]
+            caught = found[generator, "shadow models"]["tpr"]
+            named = found[generator, "fingerprint"]["identified"]
+            lines.append([generator, *cells, number(caught[0]), number(named[0])])
+        heads = [f"{attack}, AUC [95 %]" for attack in attacks]
+        last = ["TPR at 1 % FPR (shadow models)", "identified by another scan"]
+        return markdown(["generator", *heads, *last], lines)
+
+    def audited(self, name: str, generator: str) -> str:
+        """Return the AUC of the strongest attack on a generator, e.g. ".97"."""
+        rows = self._studies(name)["rows"]
+        auc = max(row["auc"][0] for row in rows if row["release"] == generator)
+        return number(auc, 2).removeprefix("0")
+
     def picture(self, name: str) -> bool:
         """Return whether typical FC matrices of a table of generators are stored."""
         return self.have(f"{name}{PORTRAITS}")

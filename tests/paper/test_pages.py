@@ -280,3 +280,18 @@ def test_tables_of_runs_are_of_one_commit():
     stored = make_tables.RESULT_PAGES
     commits = {stored.commit(name) for name in make_tables.table_names()}
     assert len(commits) <= 1
+
+
+def test_the_strongest_attack_of_an_audit_is_quoted(tmp_path):
+    rows = [
+        {"release": g, "attack": a, "auc": [v, v - 0.1, v + 0.02], "tpr": [0.5, 0, 1]}
+        | {"identified": [0.2, 0.1, 0.3] if a == "fingerprint" else None}
+        for g, values in {"copies": (0.9, 0.97), "noise": (0.5, 0.51)}.items()
+        for a, v in zip(("fingerprint", "shadow models"), values, strict=True)
+    ]
+    (tmp_path / "audit.json").write_text(json.dumps({"rows": rows}))
+    made = Pages(tmp_path)
+    assert made.audited("audit", "copies") == ".97"
+    lines = made.audit("audit").splitlines()
+    assert lines[2].startswith("| copies | 0.900 [0.800, 0.920] | 0.970 [")
+    assert lines[3].endswith("| 0.500 | 0.200 |")
