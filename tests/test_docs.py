@@ -286,6 +286,28 @@ def test_every_experiment_is_on_its_page():
         assert {path.stem, beside, also} & named, path.name
 
 
+def test_experiments_page_says_which_have_results():
+    text = (DOCS / "experiments.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+`) \| [^|]+ \| [^|]+ \| (.+) \|$", text, re.M)
+    linked = set()
+    for names, results in rows:
+        stored = [
+            name
+            for name in re.findall(r"\w+", names)
+            if (ROOT / "paper" / "results" / f"{name}.npz").is_file()
+        ]
+        page = re.search(r"\]\((results/\w+\.md)\)", results)
+        assert bool(page) == bool(stored), names
+        if page:
+            linked.add(page[1])
+            published = (DOCS / page[1]).read_text()
+            assert all(f"experiments/{name}.toml" in published for name in stored)
+    assert len(rows) > 20
+    others = {"results/people.md", "results/sums.md"}  # made from runs of other tables
+    pages = {f"results/{path.name}" for path in DOCS.glob("results/*.md")}
+    assert pages - others <= linked
+
+
 def test_files_named_in_the_docs_exist():
     folder = r"(?:\w+/)*(?:experiments|benchmarks|results|tests)"
     named = folder + r"/[a-z0-9_/+]+\.(?:toml|py|json|csv|npz)"
