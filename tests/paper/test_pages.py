@@ -227,7 +227,7 @@ def test_the_words_of_the_first_page_hold():
         others = [k for k in stored.learners(gcn) if k not in ("Fine-tuning", "Ridge")]
         assert not any(stored.established(gcn, k, "Fine-tuning") for k in others)
         assert stored.verdict(linear, "FORGE", "Cumulative") == "cannot be told from"
-        # "a point more in accuracy" (the landing page), and no finding
+        # "at most a point or two of accuracy" (the landing page), and no finding
         gain = stored._compared(linear, "FORGE", "Fine-tuning")
         assert gain.low <= 0 <= gain.high
         assert 0.005 < gain.difference < 0.02
