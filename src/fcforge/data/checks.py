@@ -112,6 +112,11 @@ def data_warnings(cohort: Cohort) -> list[str]:
             faults += _duplicate_faults(cohort)
         faults += site_faults(cohort)
     faults += _size_faults(cohort, to_split=True)  # its warnings: names of sites
+    return warning_lines(faults)
+
+
+def warning_lines(faults: Iterable[Fault]) -> list[str]:
+    """Return the warnings among faults as lines, equal ones once."""
     of_warnings = [fault for fault in faults if fault.severity == "warning"]
     return [f"WARNING: {fault}" for fault in grouped(of_warnings)]
 
