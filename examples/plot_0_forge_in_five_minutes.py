@@ -12,8 +12,8 @@ no scan.
 # --------------
 # These hospitals are simulated, and made to disagree: patients share one disease pattern and have
 # a second one that differs between hospitals. On real ones (ABIDE-I) little is forgotten, and FORGE
-# gains at most a point or two of accuracy and nothing in AUROC. Replace ``X`` (FC matrices), ``y``
-# (diagnoses) and ``site`` by your own.
+# gains at most a point or two of accuracy. Replace ``X`` (FC matrices), ``y`` (diagnoses) and ``site``
+# by your own.
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -46,7 +46,7 @@ BUDGET = (
 PAGE_WIDTH = 96  # characters per line of a paragraph
 DEMO_WORLD = (
     "These hospitals are simulated and were made to disagree; on real ones (ABIDE-I) little is "
-    "forgotten, and FORGE gains at most a point or two of accuracy and nothing in AUROC."
+    "forgotten, and FORGE gains at most a point or two of accuracy."
 )
 
 
