@@ -45,8 +45,8 @@ BUDGET = (
 )
 PAGE_WIDTH = 96  # characters per line of a paragraph
 DEMO_WORLD = (
-    "These hospitals are simulated and were made to disagree; on real ones (ABIDE-I) FORGE is not "
-    "found better than fine-tuning: a point more in accuracy, none in AUROC."
+    "These hospitals are simulated and were made to disagree; on real ones (ABIDE-I) little is "
+    "forgotten, and FORGE gains at most a point or two of accuracy."
 )
 
 

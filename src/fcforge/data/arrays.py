@@ -14,7 +14,7 @@ import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.formatting import counted, whole
-from fcforge.data.checks import GIVE_KIND, SHOWN, WIDEN, check_cohort
+from fcforge.data.checks import GIVE_KIND, NAMED, SHOWN, WIDEN, check_cohort
 from fcforge.data.cohort import Cohort
 from fcforge.data.faults import grouped
 from fcforge.data.participants import NAME_THEM, SEVERAL, is_missing
@@ -52,6 +52,7 @@ IN_PYTHON = {
     r"allow_unlike_sites = true in \[dataset\]": "dataset={'allow_unlike_sites': True}",
     r"--set 'dataset\.merge=.*": "give both the same name in site.",
     r" A square time series\? kind='timeseries'\.": "",
+    " " + re.escape(NAMED): "",
 }
 
 
