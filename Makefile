@@ -50,9 +50,10 @@ test: lint
 	$(BIN)/pytest -n auto --dist worksteal  # neighbours share what they set up
 	$(MAKE) --no-print-directory rounding
 
-# Every published table and figure, from the scores in paper/results/.
+# Every published table and figure, from the scores in paper/results/, and the tables of the registries.
 tables: $(VENV)/.core
 	$(BIN)/python paper/benchmarks/make_tables.py
+	$(BIN)/python docs/tables.py
 
 # Ratios to other programs, measured in one run. Avalanche brings some forty packages along and gets
 # an environment of its own; where it cannot be installed, its rows are left out and the part says so.

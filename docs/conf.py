@@ -1,6 +1,7 @@
 """Sphinx: `make docs`. Needs no network and no real data."""
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -99,8 +100,17 @@ def skip(app, what, name, obj, skip, options):
 
 
 def lead_to_pages(app, name, source):
-    """A page here shows paper/RESULTS.md; links to the file lead to that page."""
-    source[0] = source[0].replace("../paper/RESULTS.md", "reproducing.md")
+    """Lead links to files that have a page here to that page.
+
+    The sources link paper/RESULTS.md and the scripts of examples/, so that GitHub follows them as well.
+    """
+    text = source[0].replace("../paper/RESULTS.md", "reproducing.md")
+    text = re.sub(
+        r"\]\(((?:\.\./)*)\.\./examples/(plot_\w+)\.py\)",
+        r"](\1auto_examples/\2.rst)",
+        text,
+    )
+    source[0] = text.replace("](../examples)", "](auto_examples/index.rst)")
 
 
 def setup(app):

@@ -1,4 +1,11 @@
-"""Tables of the documentation, made from the registries so that they cannot go stale."""
+"""Tables of the documentation, made from the registries so that they cannot go stale.
+
+    python docs/tables.py
+
+writes them into the pages, between ``<!-- made by docs/tables.py: NAME -->`` and ``<!-- end -->``, where
+GitHub shows them, too. A test compares. What is too long for that is written into docs/generated when
+Sphinx runs.
+"""
 
 from __future__ import annotations
 
@@ -265,16 +272,37 @@ TABLES = {
     "defaults": defaults,
     "first_day": first_day,
     "explanations": explanations,
-    "commands": commands,
-    "reproducibility": reproducibility,
 }
+INCLUDED = {"commands": commands, "reproducibility": reproducibility}
+HERE = Path(__file__).parent
+MARKED = re.compile(
+    r"(<!-- made by docs/tables\.py: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL
+)
+
+
+def filled(text: str) -> str:
+    """Return a page with its tables made anew."""
+    return MARKED.sub(lambda m: f"{m[1]}\n{TABLES[m[2]]()}\n{m[4]}", text)
+
+
+def fill_pages(folder: Path = HERE) -> None:
+    """Write the tables into the pages of a folder that hold them, touching only what changed."""
+    for path in sorted(folder.glob("*.md")):
+        text = path.read_text()
+        if (new := filled(text)) != text:
+            path.write_text(new)
+            print(f"wrote {path}")
 
 
 def write_all(folder: Path) -> None:
-    """Write every table below `folder`, touching only what changed."""
+    """Write what Sphinx includes below `folder`, touching only what changed."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {name: make() for name, make in TABLES.items()}
+    texts = {name: make() for name, make in INCLUDED.items()}
     for name, text in texts.items():
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text() != text:
             path.write_text(text)
+
+
+if __name__ == "__main__":
+    fill_pages()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 import scipy.io
 
+from fcforge.data.arrays import in_words_of_arrays
+from fcforge.data.checks import data_warnings
 from fcforge.data.edges import upper_from_fc
 from fcforge.data.simulated import simulate
 from real_runs import Answer, fcforge
@@ -195,6 +198,27 @@ def test_a_flat_roi_is_named_and_does_not_stop_a_run(tmp_path):
     assert answer.code == 0
     assert "warning: site 'A' subject 's03': ROI 3 without signal" in answer.out
     assert answer.out.splitlines()[-1] == "ok, 1 warning"
+
+
+def test_a_run_counts_people_with_flat_rois_in_one_line():
+    people = simulate("systems", n_rois=24, seed=0)
+    fc = people.fc.copy()
+    for person, roi in ((3, 2), (9, 5)):
+        fc[person, roi, :] = fc[person, :, roi] = 0.0
+        fc[person, roi, roi] = 1.0
+    (line,) = data_warnings(replace(people, fc=fc))
+    ids = ", ".join(people.subject_id[[3, 9]])
+    assert line.startswith(f"WARNING: 2 subjects ({ids}): ROIs without signal")
+    assert "fcforge check" in line
+    assert "fcforge check" not in in_words_of_arrays(line, people.subject_id)
+
+
+def test_a_run_warns_of_sites_whose_names_look_alike():
+    people = simulate("systems", n_rois=24, seed=0)
+    names = {people.site_names[0]: "Site-O", people.site_names[1]: "Site-0"}
+    site = np.array([names.get(name, name) for name in people.site.tolist()])
+    (line,) = data_warnings(replace(people, site=site))
+    assert "look alike" in line
 
 
 def drop(name: str) -> Callable[[Arrays], None]:

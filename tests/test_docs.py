@@ -50,9 +50,24 @@ def test_table_has_every_registered_name(tables, name, registry):
     text = tables.TABLES[name]()
     rows = re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
     assert rows == list(registry)
-    assert f"{{include}} generated/{name}.md" in (DOCS / "methods.md").read_text()
     lengths = {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()}
     assert len(lengths) == 1  # no cell broke a row
+
+
+def test_tables_in_pages_are_fresh(tables):
+    shown = []
+    for page in PAGES:
+        text = page.read_text()
+        shown += [name for _, name, _, _ in tables.MARKED.findall(text)]
+        assert tables.filled(text) == text, (page.name, "run: python docs/tables.py")
+        included = re.findall(r"include\} generated/(\w+)\.md", text)
+        assert {*included} <= {*tables.INCLUDED}
+    assert sorted(shown) == sorted(tables.TABLES)
+
+
+def test_pages_link_examples_where_a_clone_has_them():
+    for page in {*PAGES} - {DOCS / "add_a_method.md"}:
+        assert "auto_examples/plot_" not in page.read_text(), page.name
 
 
 def test_methods_table_says_what_is_kept(tables):
@@ -74,7 +89,7 @@ def test_command_page_has_every_command(tables):
 
     from fcforge.cli import app
 
-    text = tables.commands()
+    text = tables.INCLUDED["commands"]()
     overview = (DOCS / "command_line.md").read_text()
     for name, command in typer.main.get_command(app).commands.items():
         if command.hidden:
@@ -106,7 +121,7 @@ def test_index_reaches_every_page():
 def test_pages_that_explain_forge_have_formula_drawing_and_links_to_code(page):
     text = page.read_text()
     assert "\n$$\n" in text
-    (drawing,) = re.findall(r"\{image\} (\S+)", text)
+    (drawing,) = re.findall(r"!\[[^]]+\]\((\S+)\)", text)
     assert (page.parent / drawing).is_file()
     linked = re.findall(r"\{py:(?:class|func)\}`([\w.]+)`", text)
     methods = re.findall(r"\{py:meth\}`([\w.]+)\.\w+`", text)
@@ -269,6 +284,28 @@ def test_every_experiment_is_on_its_page():
         beside = re.sub("_529(_confounds)?$", r"\1", path.stem)
         also = re.sub("_529(_confounds)?$", r"_abide\1", path.stem)
         assert {path.stem, beside, also} & named, path.name
+
+
+def test_experiments_page_says_which_have_results():
+    text = (DOCS / "experiments.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+`) \| [^|]+ \| [^|]+ \| (.+) \|$", text, re.M)
+    linked = set()
+    for names, results in rows:
+        stored = [
+            name
+            for name in re.findall(r"\w+", names)
+            if (ROOT / "paper" / "results" / f"{name}.npz").is_file()
+        ]
+        page = re.search(r"\]\((results/\w+\.md)\)", results)
+        assert bool(page) == bool(stored), names
+        if page:
+            linked.add(page[1])
+            published = (DOCS / page[1]).read_text()
+            assert all(f"experiments/{name}.toml" in published for name in stored)
+    assert len(rows) > 20
+    others = {"results/people.md", "results/sums.md"}  # made from runs of other tables
+    pages = {f"results/{path.name}" for path in DOCS.glob("results/*.md")}
+    assert pages - others <= linked
 
 
 def test_files_named_in_the_docs_exist():

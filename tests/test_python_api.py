@@ -129,6 +129,32 @@ def test_scans_that_look_like_one_person_are_named_by_row():
         )
 
 
+def test_ids_in_two_spellings_are_left_out_of_all_arrays(people):
+    ids = [f"p{k}" for k in range(len(people.y))]
+    ids[:2] = ["sub-50279", "S50279"]
+    words = "'sub-50279' and 'S50279'.* leave one of the two out of all arrays. Other"
+    with pytest.warns(UserWarning, match=words) as caught:
+        fcforge.run(
+            people.fc,
+            people.y,
+            people.site,
+            learners=["analytic/linear"],
+            subject_id=ids,
+        )
+    assert not any("[dataset]" in str(warning.message) for warning in caught)
+
+
+def test_errors_name_the_row_of_ids_that_are_floats(people):
+    with pytest.raises(DataError, match=r"- X\[3\]: 64 FC values are NaN"):
+        fcforge.run(
+            changed(people.fc, 3, np.nan),
+            people.y,
+            people.site,
+            learners=["analytic/linear"],
+            subject_id=np.arange(len(people.y), dtype=float),
+        )
+
+
 def test_arrays_that_do_not_fit_are_refused(people):
     with pytest.raises(ConfigError, match="arrays need y and site"):
         fcforge.run(people.fc, learners=["analytic/linear"])

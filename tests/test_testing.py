@@ -9,27 +9,32 @@ import pytest
 import torch
 from torch import Tensor
 
-from fcforge.graphs import edges, log_edges
+from fcforge.core.subjects import FCBatch
+from fcforge.graphs import edges, fisher_z, log_edges
 from fcforge.methods import METHODS, Method
+from fcforge.replay.bank import PoolName
+from fcforge.replay.state import Rows
 from fcforge.testing import World, check_method, subjects
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from agem import AGEM
 from mas import MAS
 
-SMALL = {
+SETTINGS = {
+    "contributions": {"noise": "seeded"},  # secret noise is drawn anew in every run
     "forge": {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2},
     "forge_ridge": {"memory": 12, "candidates": 10, "dev": 6},
-    "joint": None,  # has a single stage
-    "majority": None,  # the same score for every subject, whatever it learns
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["finetune", "ewc", "er", "derpp", "lwf", "packnet", "analytic", "forge"]
-)
+@pytest.mark.parametrize("name", sorted(METHODS))
 def test_methods_of_the_package_pass(name):
-    check_method(METHODS[name], SMALL.get(name))
+    check_method(METHODS[name], SETTINGS.get(name))
+
+
+def test_secret_noise_is_named_as_what_it_is():
+    with pytest.raises(AssertionError, match="two equal runs must give equal numbers"):
+        check_method(METHODS["contributions"])
 
 
 def test_importance_of_weights_that_resembles_a_summary_is_no_copy():
@@ -216,6 +221,12 @@ def test_a_state_that_no_file_can_hold_is_named():
         check_method(Exotic)
 
 
+def _standardised(x):
+    """Return z-scores of a site's subjects (n, d), as a standardiser stores them."""
+    return (x - x.mean(0)) / x.std(0).clamp_min(1e-9)
+
+
+NAN = torch.full((1,), torch.nan)
 SHUFFLED = torch.randperm(28, generator=torch.Generator().manual_seed(0))
 NOISE = torch.randn(28, generator=torch.Generator().manual_seed(1))
 
@@ -236,6 +247,15 @@ NOISE = torch.randn(28, generator=torch.Generator().manual_seed(1))
         lambda x, fc, rows: x[0].flip(0) * (1 - 2 * (SHUFFLED % 2)),
         lambda x, fc, rows: torch.stack([x[0], NOISE], 1).flatten(),
         lambda x, fc, rows: log_edges(fc)[0],
+        lambda x, fc, rows: torch.cat([NAN, 3 * x[0] + 1]),
+        lambda x, fc, rows: torch.cat([-torch.inf * torch.ones(1), 3 * x[0] + 1]),
+        lambda x, fc, rows: torch.cat([x[:9], NAN.expand(11, 28)]).half(),
+        lambda x, fc, rows: torch.cat([1.7e308 * torch.ones(30), 3 * x[0] + 1]),
+        lambda x, fc, rows: x - x.mean(0),
+        lambda x, fc, rows: _standardised(x),
+        lambda x, fc, rows: fc - fc.mean(0),
+        lambda x, fc, rows: _standardised(fisher_z(x))[0],
+        lambda x, fc, rows: _standardised(log_edges(fc))[5].half(),
     ],
 )
 def test_a_subject_in_another_form_is_found(encode):
@@ -285,12 +305,210 @@ def test_statistics_of_many_are_no_copy(encode):
         lambda x, fc, rows: x[:2].mean(0),
         lambda x, fc, rows: torch.linalg.eigh(fc[0]).eigenvectors,
         lambda x, fc, rows: 3 * x[0][SHUFFLED] + 1,
+        lambda x, fc, rows: x[0][SHUFFLED].half(),
+        lambda x, fc, rows: (1e4 * x[0][SHUFFLED]).round().to(torch.int16),
+        lambda x, fc, rows: x[:, :25],
+        lambda x, fc, rows: fc[:, :7, :7],
+        lambda x, fc, rows: x.square(),
+        lambda x, fc, rows: x.exp(),
+        lambda x, fc, rows: torch.linalg.inv(fc + 0.01 * torch.eye(8)),
+        lambda x, fc, rows: torch.linalg.cholesky(fc + 1e-4 * torch.eye(8)),
     ],
 )
 def test_encoded_subjects_are_beyond_the_check_as_the_documentation_says(encode):
     check_method(hoarder(encode))
     text = (Path(__file__).parents[1] / "docs/explained/pipeline.md").read_text()
-    assert "cannot find a subject that is encrypted, compressed, noisy or mixed" in text
+    for words in (
+        "some ROIs or fewer than nine tenths of the edges",
+        "another function of each edge or of the matrix",
+        "in another order, unless they are exact float32",
+        "encrypted, compressed, noisy or hidden on purpose",
+    ):
+        assert words in text
+
+
+class Three(NamedTuple):
+    first: Tensor
+    count: Tensor
+    second: Tensor
+
+
+def test_scaled_halves_with_a_tensor_between_are_beyond_the_check_exact_ones_are_not():
+    def halves(x):
+        return x[0, :14], torch.tensor(1.0), x[0, 14:]
+
+    check_method(hoarder(lambda x, fc, rows: halves(3 * x + 1), Three))
+    with pytest.raises(AssertionError, match="in several tensors of the state"):
+        check_method(hoarder(lambda x, fc, rows: halves(x), Three))
+
+
+SUBJECTS: dict[str, Tensor] = {}  # what a method could keep in a module
+
+
+def hidden(subjects_of, keep):
+    """Return a method that keeps subjects outside the lane and learns from those of other sites.
+
+    Parameters
+    ----------
+    subjects_of : callable
+        Returns the dictionary of subjects by site of the method, its argument.
+    keep : callable
+        Puts subjects into the dictionary: ``keep(dictionary, site)``.
+    """
+
+    @dataclass(frozen=True)
+    class Hidden(Method):
+        name = "hidden"
+
+        def end_site(self, model, lane, site):
+            memory = subjects_of(self)
+            keep(memory, site)
+            level = sum(fc.mean() for name, fc in memory.items() if name != site.name)
+            params = {name: value + level for name, value in lane.params.items()}
+            return lane._replace(params=params)
+
+    return Hidden
+
+
+def attribute(method):
+    if not hasattr(method, "memory"):
+        object.__setattr__(method, "memory", {})
+    return method.memory
+
+
+def keep_last(memory, site):
+    memory[site.name] = site.fc.clone()
+
+
+def keep_first(memory, site):
+    memory.setdefault(site.name, site.fc.clone())
+
+
+@pytest.mark.parametrize("keep", [keep_last, keep_first])
+@pytest.mark.parametrize("place", ["global", "closure", "attribute"])
+def test_subjects_outside_the_lane_are_found(place, keep):
+    SUBJECTS.clear()
+    enclosed: dict[str, Tensor] = {}
+    memory = {
+        "global": lambda method: SUBJECTS,
+        "closure": lambda method: enclosed,
+        "attribute": attribute,
+    }[place]
+    with pytest.raises(
+        AssertionError, match="on the real subjects of the sites before"
+    ):
+        check_method(hidden(memory, keep))
+
+
+@pytest.mark.parametrize(("position", "earlier"), [(1, 0), (2, 0), (2, 1)])
+def test_reading_an_earlier_site_at_any_position_is_found(position, earlier):
+    @dataclass(frozen=True)
+    class Reads(Method):
+        name = "reads"
+
+        def end_site(self, model, lane, site):
+            if site.position != position:
+                return lane
+            level = edges(site.bank.fc(torch.arange(20) + 20 * earlier)).mean()
+            params = {name: value + level for name, value in lane.params.items()}
+            return lane._replace(params=params)
+
+    with pytest.raises(AssertionError, match="keep nothing outside the lane"):
+        check_method(Reads)
+
+
+class Memory(NamedTuple):
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class Launders(Method):
+    """Puts real subjects into the bank as synthetic ones."""
+
+    name = "launders"
+    keeps = "synthetic subjects"
+    State = Memory
+
+    def start(self, model, lane, public=None):
+        return lane._replace(state=Memory(torch.full((20,), -1)))
+
+    def end_site(self, model, lane, site):
+        return lane._replace(state=Memory(self.laundered(model, site)))
+
+    def laundered(self, model, site):
+        return site.bank.add(*self.pool(site))
+
+    def pool(self, site):
+        name = PoolName("synthetic", site.name, 0, "train:99")
+        return name, FCBatch(site.fc, site.y)
+
+
+@dataclass(frozen=True)
+class OpensTheBank(Launders):
+    """Opens the bank before it does the same."""
+
+    name = "opens-the-bank"
+
+    def laundered(self, model, site):
+        with site.bank.closed(False):
+            return site.bank.add(*self.pool(site))
+
+
+@dataclass(frozen=True)
+class ReplacesTheGenerator(Launders):
+    """Has the engine add the subjects, under the name of those of the generator."""
+
+    name = "replaces-the-generator"
+
+    def laundered(self, model, site):
+        def add(n):
+            name, batch = self.pool(site)
+            return site.bank.add(name._replace(part="train:20"), batch)
+
+        site.synthesise = add
+        return site.synthetic(20)
+
+
+@dataclass(frozen=True)
+class OverwritesSyntheticSubjects(Launders):
+    """Writes real subjects over the inputs of synthetic ones."""
+
+    name = "overwrites-synthetic-subjects"
+
+    def laundered(self, model, site):
+        rows = site.synthetic(20)
+        site.bank.inputs(model)["edges"][rows] = site.inputs(model)["edges"]
+        return rows
+
+
+@dataclass(frozen=True)
+class KeepsAStatistic(Method):
+    """Keeps a statistic beside those of batch norm."""
+
+    name = "keeps-a-statistic"
+
+    def end_site(self, model, lane, site):
+        return lane._replace(stats={**lane.stats, "memory": site.fc.mean(0)})
+
+
+@dataclass(frozen=True)
+class AddsAParameter(Method):
+    """Has a parameter more than the model, from the start."""
+
+    name = "adds-a-parameter"
+
+    def start(self, model, lane, public=None):
+        return lane._replace(params={**lane.params, "memory": torch.zeros(20, 28)})
+
+
+@dataclass(frozen=True)
+class RoundsToSingle(Method):
+    """Returns parameters in single precision, whatever it gets."""
+
+    name = "rounds-to-single"
+
+    def begin_site(self, model, lane, site):
+        return lane._replace(params={k: v.float() for k, v in lane.params.items()})
 
 
 @dataclass(frozen=True)
@@ -374,6 +592,22 @@ class Nameless(Method):
         (Meddler, "change none in place"),
         (Untyped, "must be a Kept"),
         (Nameless, "a name of its own"),
+        (
+            Launders,
+            "engine stops the method: site 'A': a method adds 20 subjects to th",
+        ),
+        (
+            OpensTheBank,
+            "the bank must stay as it is: methods get synthetic subjects from",
+        ),
+        (ReplacesTheGenerator, "the bank must stay as it is"),
+        (OverwritesSyntheticSubjects, "the bank must stay as it is"),
+        (
+            KeepsAStatistic,
+            "which is not so for stats/memory: keep what the method remem",
+        ),
+        (AddsAParameter, "which is not so for params/memory"),
+        (RoundsToSingle, "must have the precision of those that it gets"),
     ],
 )
 def test_a_broken_method_is_told_which_rule_it_breaks(method, rule):

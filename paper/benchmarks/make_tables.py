@@ -95,6 +95,7 @@ def sums_sheets(jobs: int) -> dict[str, str]:
 
 
 VIEWS: Mapping[str, Callable[[str, str], str]] = {
+    "audit": lambda name, _: RESULT_PAGES.audit(name),
     "by_hospitals": sums_tables.by_hospitals,
     "by_rois": sums_tables.by_rois,
     "costs": sums_tables.costs,

@@ -35,6 +35,7 @@ fi
 if ! kill -0 "$(cat "$root/driver.pid" 2> /dev/null)" 2> /dev/null; then
   if [ "$device" = cuda ]; then mkdir -p "$root/mps"; setsid nvidia-cuda-mps-control -d || true; fi
   cd "$root/code"
+  touch "$root/log"
   setsid python3 paper/benchmarks/run_tables.py run "$root/tables" --portions "$@" --root "$root/runs" --out "$root/out" \
     --device "$device" --processes "${PROCESSES:-14}" --limit "$limit" >> "$root/log" 2>&1 < /dev/null &
   echo $! > "$root/driver.pid"

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import exchanged
 import jinja2
 import numpy as np
 from paper_tables import (
@@ -37,7 +38,7 @@ from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import number, with_interval
 from fcforge.core.result import RunResult
 from fcforge.evaluation.columns import NUMBER_COLUMNS, columns_of
-from fcforge.evaluation.comparison import Comparer, Comparison
+from fcforge.evaluation.comparison import Comparison
 from fcforge.evaluation.forgetting import finite
 from fcforge.evaluation.generator_quality.summary import (
     REAL,
@@ -55,6 +56,11 @@ HIDDEN = ("render", "pages", "results", "n_draws", "use")
 PORTRAITS = "_portraits"  # ends the name of a file with typical FC matrices
 OWN = "AAA, own threshold"
 LEVEL = 0.05  # of a corrected p-value
+ABOVE, BELOW = "is found above", "is found below"
+NOT_FOUND = "is not found to differ from"
+SEEDS_AGREE = (
+    "cannot be told from"  # of generators, whose intervals are over seeds alone
+)
 COLUMN_KEYS = {c.title: c.key for c in NUMBER_COLUMNS} | KEYS
 
 
@@ -107,11 +113,7 @@ class Pages:
         return {}
 
     @cached_property
-    def _differences(self) -> dict[tuple[str, str, str], Comparison]:
-        return {}
-
-    @cached_property
-    def _p(self) -> dict[tuple[str, str], dict[str, Comparison]]:
+    def _families(self) -> dict[tuple[str, str, str], dict[str, Comparison]]:
         return {}
 
     def have(self, *names: str) -> bool:
@@ -202,7 +204,7 @@ class Pages:
         """Return what each site's own threshold adds to a learner's AAA, with its interval."""
         tables = self._with_own(name), self.table_of(name)
         own, common = ([r for r in t.groups[learner] if finite(r)] for t in tables)
-        return _interval(Comparer().compare(own, common))
+        return _interval(exchanged.intervals([(own, common)])[0])
 
     def _threshold_part(self, name: str, one: str, other: str) -> Estimate:
         tables = self.table_of(name), self._with_own(name)
@@ -210,7 +212,7 @@ class Pages:
             tuple([r for r in t.groups[k] if finite(r)] for k in (one, other))
             for t in tables
         )
-        return Comparer().change(common, own)
+        return exchanged.change(common, own)
 
     def best(self, name: str, *without: str) -> str:
         """Return the learner with the highest AAA, majority classes and some others left out."""
@@ -221,66 +223,57 @@ class Pages:
     def _compared(
         self, name: str, one: str, other: str, metric: str = "accuracy"
     ) -> Comparison:
-        key = (name, f"{one} minus {other}", metric)
-        if key not in self._differences:
+        """Return one learner minus another; p is corrected for all learners of the table."""
+        return self._family(name, other, metric)[one]
+
+    def _family(
+        self, name: str, reference: str, metric: str = "accuracy"
+    ) -> dict[str, Comparison]:
+        """Return every learner of a table minus one, in accuracy at own thresholds for metric "own"."""
+        key = (name, reference, metric)
+        if key not in self._families:
             table = self._with_own(name) if metric == "own" else self.table_of(name)
-            runs = [[r for r in table.groups[k] if finite(r)] for k in (one, other)]
-            comparer = Comparer("accuracy" if metric == "own" else metric)
-            self._differences[key] = comparer.compare(*runs)
-        return self._differences[key]
+            of = "accuracy" if metric == "own" else metric
+            self._families[key] = corrected(table.groups, reference, of)
+        return self._families[key]
 
     def difference(
         self, name: str, one: str, other: str, metric: str = "accuracy"
     ) -> str:
         """Return a paired difference with its interval; metric "accuracy", "auroc" or "own"."""
-        return _interval(self._compared(name, one, other, metric))
+        return _compared_text(self._compared(name, one, other, metric))
 
     def gap(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
         """Return a paired difference without its interval."""
         return number(self._compared(name, one, other, metric).difference, sign=True)
 
-    def reach(self, tables: Sequence[str], one: str, other: str) -> str:
-        """Return where the intervals of a difference in AAA lie, as a part of a sentence."""
-        verdicts = [self.verdict(t, one, other) for t in tables]
-        n_zero = verdicts.count("cannot be told from")
-        if n_zero == len(verdicts):
-            return "with intervals that reach zero"
-        return f"with {n_zero} of {len(verdicts)} intervals that reach zero"
-
     def loss_below(self, name: str, one: str, other: str) -> str:
         """Return the largest loss in AAA of one learner against another that its interval holds."""
         return number(max(-self._compared(name, one, other).low, 0.0))
 
-    def p(self, name: str, one: str, reference: str) -> str:
+    def p(self, name: str, one: str, other: str) -> str:
         """Return "p 0.331": of one learner minus another, corrected for all learners of the table."""
-        return f"p {p_text(self._corrected(name, reference)[one])}"
+        return f"p {p_text(self._compared(name, one, other))}"
 
-    def established(self, name: str, one: str, reference: str) -> bool:
-        """Return whether a gain's interval lies above zero and its corrected p is below 0.05."""
-        return self.finding(name, one, reference) == "is found above"
+    def established(self, name: str, one: str, other: str) -> bool:
+        """Return whether a learner is found above another."""
+        return self.finding(name, one, other) == ABOVE
 
-    def finding(self, name: str, one: str, reference: str) -> str:
+    def finding(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
         """Return "is found above", "is found below" or "is not found to differ from".
 
         A difference is found where its interval excludes zero and its corrected p is below 0.05.
         """
-        verdict = self.verdict(name, one, reference)
-        by_chance = self._corrected(name, reference)[one].p_holm >= LEVEL
-        if by_chance or verdict == "cannot be told from":
-            return "is not found to differ from"
-        return verdict.replace("is ", "is found ")
+        gap = self._compared(name, one, other, metric)
+        if gap.p_holm >= LEVEL or gap.low <= 0 <= gap.high:
+            return NOT_FOUND
+        return ABOVE if gap.low > 0 else BELOW
 
     def tested(self, name: str, one: str, reference: str) -> str:
         """Return a difference with its interval and corrected p, e.g. "+0.012 [+0.002, +0.022], p 0.051"."""
         return (
             f"{self.difference(name, one, reference)}, {self.p(name, one, reference)}"
         )
-
-    def _corrected(self, name: str, reference: str) -> dict[str, Comparison]:
-        if (name, reference) not in self._p:
-            groups = self.table_of(name).groups
-            self._p[name, reference] = corrected(groups, reference)
-        return self._p[name, reference]
 
     def on_both(
         self,
@@ -304,44 +297,31 @@ class Pages:
             As in `difference`.
         """
         words = words or in_sentence(other)
-        verdicts = {k: self.verdict(t, one, other, metric) for k, t in tables.items()}
+        verdicts = {k: self.finding(t, one, other, metric) for k, t in tables.items()}
         gaps = {k: self.difference(t, one, other, metric) for k, t in tables.items()}
         if len({*verdicts.values()}) > 1:
             parts = [f"{verdicts[k]} {words} on the {k} ({gaps[k]})" for k in tables]
             return " and ".join(parts)
         verdict = next(iter(verdicts.values()))
-        sets = "on either set" if verdict == "cannot be told from" else "on both sets"
+        sets = "on either set" if verdict == NOT_FOUND else "on both sets"
         shown = "; ".join(f"{k}: {gap}" for k, gap in gaps.items())
         return f"{verdict} {words} {sets} ({shown})"
 
-    def verdict(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
-        """Return "is above", "is below" or "cannot be told from"."""
-        results = self._compared(name, one, other, metric)
-        if results.low > 0:
-            return "is above"
-        return "is below" if results.high < 0 else "cannot be told from"
-
     def compare(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
         """Return a sentence part: the verdict and the difference."""
-        verdict = self.verdict(name, one, other, metric)
+        verdict = self.finding(name, one, other, metric)
         return f"{one} {verdict} {in_sentence(other)} ({self.difference(name, one, other, metric)})"
 
     def count_apart(self, name: str, reference: str, learners: Sequence[str]) -> str:
-        """Return how many of some learners differ from a reference, e.g. "0 of 11"."""
-        apart = [
-            k
-            for k in learners
-            if self.verdict(name, k, reference) != "cannot be told from"
-        ]
+        """Return how many of some learners are found to differ from a reference, e.g. "0 of 11"."""
+        apart = [k for k in learners if self.finding(name, k, reference) != NOT_FOUND]
         return f"{len(apart)} of {len(learners)}"
 
     def holds(self, name: str, one: str, other: str) -> str:
         """Return "holds", "not shown" or "the reverse" for the claim that one is above the other."""
-        return {
-            "is above": "holds",
-            "cannot be told from": "not shown",
-            "is below": "the reverse",
-        }[self.verdict(name, one, other)]
+        return {ABOVE: "holds", NOT_FOUND: "not shown", BELOW: "the reverse"}[
+            self.finding(name, one, other)
+        ]
 
     def spread(self, name: str, learners: Sequence[str]) -> str:
         """Return the smallest and largest AAA of some learners, e.g. ".593 to .605"."""
@@ -431,8 +411,7 @@ class Pages:
                     cells.append(self.value(name, learner))
                     continue
                 gap = self.difference(name, learner, reference)
-                chance = "is not found to differ from"
-                known = self.finding(name, learner, reference) != chance
+                known = self.finding(name, learner, reference) != NOT_FOUND
                 cells.append(f"**{gap}**" if known else gap)
             title = f"{learner} minus {in_sentence(reference)}"
             if learner == reference or learner in levels:
@@ -524,7 +503,9 @@ class Pages:
                 pairs, "accuracy" if metric == "own" else metric
             )
         for learner in learners:
-            lines.append([learner, *(_interval(results[m][learner]) for m in metrics)])
+            lines.append(
+                [learner, *(_compared_text(results[m][learner]) for m in metrics)]
+            )
         return markdown(
             [f"minus {in_sentence(reference)} [95 %]", "AAA", OWN, "AUROC"], lines
         )
@@ -564,7 +545,7 @@ class Pages:
         for learner in first.groups:
             cells = [number(first.rows[learner].estimates["aaa"].value)]
             cells += [
-                _interval(changes[h][learner]) if learner in changes[h] else ""
+                _compared_text(changes[h][learner]) if learner in changes[h] else ""
                 for h in changes
             ]
             lines.append([learner, *cells])
@@ -573,6 +554,10 @@ class Pages:
             *(f"change with {h} [95 %]" for h in changes),
         ]
         return markdown(["learner", *heads], lines)
+
+    def commit(self, name: str) -> str:
+        """Return the commit of a table's training code."""
+        return str(self._read(name)[1]["commit"][:10])
 
     def about(self, name: str) -> str:
         """Return where a table comes from: config, orders, seeds, machine and commit."""
@@ -612,11 +597,11 @@ class Pages:
         return difference_text(gap.value, gap.low, gap.high)
 
     def judged_verdict(self, name: str, key: str, row: str, other: str) -> str:
-        """Return "is above", "is below" or "cannot be told from", by the interval over seeds."""
+        """Return "is above", "is below" or "cannot be told from", by the uncorrected interval over seeds."""
         gap = self._judged_difference(name, key, row, other)
         if gap.low > 0:
             return "is above"
-        return "is below" if gap.high < 0 else "cannot be told from"
+        return "is below" if gap.high < 0 else SEEDS_AGREE
 
     def _judged_difference(self, name: str, key: str, row: str, other: str) -> Estimate:
         """Return the mean paired difference of two rows: means over sites, interval over seeds."""
@@ -663,7 +648,7 @@ class Pages:
             self.judged_verdict(name, f"aug_{key}_acc", row, rows[row])
             for row, key in pairs
         ]
-        apart = [verdict for verdict in verdicts if verdict != "cannot be told from"]
+        apart = [verdict for verdict in verdicts if verdict != SEEDS_AGREE]
         return f"{len(apart)} of {len(pairs)}"
 
     def paper_augmentation(self, classifier: str, row: str) -> str:
@@ -673,6 +658,28 @@ class Pages:
     def judged_value(self, name: str, row: str, key: str) -> str:
         """Return the mean of one measure of a generator over sites and seeds."""
         return number(self._judged_means(name)[row][key])
+
+    def audit(self, name: str) -> str:
+        """Return an audit of generators: the AUC of every attack, and who is identified, by generator."""
+        rows = self._studies(name)["rows"]
+        generators = list(dict.fromkeys(row["release"] for row in rows))
+        found = {(row["release"], row["attack"]): row for row in rows}
+        attacks = list(dict.fromkeys(row["attack"] for row in rows))
+        lines = []
+        for generator in generators:
+            cells = [with_interval(*found[generator, a]["auc"]) for a in attacks]
+            caught = found[generator, "shadow models"]["tpr"]
+            named = found[generator, "fingerprint"]["identified"]
+            lines.append([generator, *cells, number(caught[0]), number(named[0])])
+        heads = [f"{attack}, AUC [95 %]" for attack in attacks]
+        last = ["TPR at 1 % FPR (shadow models)", "identified by another scan"]
+        return markdown(["generator", *heads, *last], lines)
+
+    def audited(self, name: str, generator: str) -> str:
+        """Return the AUC of the strongest attack on a generator, e.g. ".97"."""
+        rows = self._studies(name)["rows"]
+        auc = max(row["auc"][0] for row in rows if row["release"] == generator)
+        return number(auc, 2).removeprefix("0")
 
     def picture(self, name: str) -> bool:
         """Return whether typical FC matrices of a table of generators are stored."""
@@ -720,9 +727,13 @@ def in_sentence(learner: str) -> str:
     return learner[0].lower() + learner[1:] if learner[1:].islower() else learner
 
 
-def _interval(results: Comparison) -> str:
-    return difference_text(results.difference, results.low, results.high)
+def _interval(gap: Estimate) -> str:
+    return difference_text(gap.value, gap.low, gap.high)
 
 
-def _cells(results: Comparison | None) -> list[str]:
-    return ["", ""] if results is None else [_interval(results), p_text(results)]
+def _compared_text(gap: Comparison) -> str:
+    return difference_text(gap.difference, gap.low, gap.high)
+
+
+def _cells(gap: Comparison | None) -> list[str]:
+    return ["", ""] if gap is None else [_compared_text(gap), p_text(gap)]

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import stdev
@@ -89,29 +89,37 @@ def differences(
     pairs: Mapping[str, tuple[Runs, Runs]], metric: str = "accuracy"
 ) -> dict[str, Comparison]:
     """Return paired differences in AAA, runs that diverged left out, with Holm's p-values."""
-    comparer = Comparer(metric)
     good = [
         ([r for r in a if finite(r)], [r for r in b if finite(r)])
         for a, b in pairs.values()
     ]
-    made = []
-    for (a, b), p in zip(good, exchanged.p_values(good, metric), strict=True):
-        results = comparer.compare(a, b)
-        made.append(replace(results, p_value=p, n_draws=exchanged.N_PERMUTATIONS))
+    if not good:
+        return {}
+    if not sums_over_people(good[0][0], metric):
+        comparer = Comparer(metric)
+        return dict(zip(pairs, holm([comparer.compare(*g) for g in good]), strict=True))
+    chances = exchanged.p_values(good, metric)
+    n = exchanged.N_PERMUTATIONS
+    made = [
+        Comparison(gap.value, gap.low, gap.high, p, n_draws=n)
+        for gap, p in zip(exchanged.intervals(good, metric), chances, strict=True)
+    ]
     return dict(zip(pairs, holm(made), strict=True))
 
 
-def corrected(groups: Mapping[str, Runs], reference: str) -> dict[str, Comparison]:
-    """Return every learner minus a reference: p-values alone, corrected for all of them (Holm).
+def sums_over_people(runs: Runs, metric: str) -> bool:
+    """Return whether a metric of these runs is a sum over tested people, as `exchanged` needs it."""
+    return metric in ("accuracy", "auroc") and runs[0].kind == "two classes"
 
-    They are those of `differences` with all learners of a table; differences and intervals are NaN.
-    """
-    asked = [k for k in groups if k != reference]
-    good = {k: [r for r in runs if finite(r)] for k, runs in groups.items()}
-    values = exchanged.p_values([(good[k], good[reference]) for k in asked])
-    n, nan = exchanged.N_PERMUTATIONS, math.nan
-    family = holm([Comparison(nan, nan, nan, p, n_draws=n) for p in values])
-    return dict(zip(asked, family, strict=True))
+
+def corrected(
+    groups: Mapping[str, Runs], reference: str, metric: str = "accuracy"
+) -> dict[str, Comparison]:
+    """Return every learner minus a reference, with p-values corrected for all of them (Holm)."""
+    pairs = {
+        k: (runs, groups[reference]) for k, runs in groups.items() if k != reference
+    }
+    return differences(pairs, metric)
 
 
 def p_text(c: Comparison) -> str:

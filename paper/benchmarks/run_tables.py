@@ -184,6 +184,9 @@ def write(args: argparse.Namespace) -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     settings = list(SMALL) if args.small else []
     for name in args.only or TABLES:
+        if not (EXPERIMENTS / f"{name}.toml").is_file():  # of an older commit
+            print(f"{name}: no config at this commit")
+            continue
         asked: dict[str, Any] = {
             "commit": args.commit or commit(),
             "config": config_text(name),

@@ -20,7 +20,7 @@ from fcforge.data.arrays import (
     require_valid_arrays,
     write_arrays,
 )
-from fcforge.data.checks import data_warnings
+from fcforge.data.checks import data_warnings, warning_lines
 from fcforge.data.datasets import load_dataset
 from fcforge.evaluation.tables import Row, records, results_rows
 from fcforge.experiments.collect import collect, kept_by
@@ -208,7 +208,8 @@ def run(
                 require_valid_arrays(cohort, ids)
             prepared = prepare(parsed, cohort)
         # people that the caller wanted to be left out are no news
-        for line in data_warnings(replace(prepared.cohort, faults=())):
+        lines = data_warnings(replace(prepared.cohort, faults=()))
+        for line in [*lines, *warning_lines(prepared.public_warnings)]:
             text = line.removeprefix("WARNING: ")
             if ids is not None:
                 text = in_words_of_arrays(text, ids)

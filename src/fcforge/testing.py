@@ -11,17 +11,22 @@ Examples
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from inspect import get_annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from fcforge.base_model.features import log_features
+from fcforge.base_model.model import fit_base_model
+from fcforge.base_model.public_subjects import PublicSubjects
+from fcforge.core.errors import FCForgeError
 from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
@@ -29,11 +34,12 @@ from fcforge.generators.cache import read_tensors, write_tensors
 from fcforge.graphs import edges, fisher_z, log_edges
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.models import MODELS
-from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.replay.state import leaves, rows_of
+from fcforge.models.base import Model
+from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
+from fcforge.replay.state import ABSENT, leaves, rows_of
 from fcforge.training.lanes import Job, shapes
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
+from fcforge.training.start import start_lane, untrained
 
 SITES = ("A", "B", "C")
 N_ROIS = 8
@@ -41,6 +47,7 @@ N_SUBJECTS = 20
 TRAINING = Training(epochs=3, batch_size=8)
 COPY = 0.999  # numbers that correlate more than this with a subject's FC are a copy
 FEWEST = 16  # exact values, other than 0 and 1, that show a copy in any order
+OTHER_PRECISION = ("same dtype", "scalar type Double", "found Double")  # of PyTorch
 MOST = 0.9  # share of a subject's exact numbers that are a copy in any order
 
 
@@ -51,7 +58,7 @@ def check_method(
 ) -> None:
     """Run the contract tests of continual-learning methods on a class.
 
-    The class is taught three tiny sites with synthetic data; this takes seconds.
+    The class is taught three tiny sites with synthetic data; this takes up to half a minute.
 
     Parameters
     ----------
@@ -73,9 +80,13 @@ def check_method(
     and independent of the subjects scored together; the same run gives the same numbers; the state
     has the declared type and shapes that do not depend on the order of sites; a lane that was stored
     and read again continues with the same numbers; a lane trained in a group equals the lane
-    trained alone; no lane is changed in place; bank rows are in fields of the type `Rows` alone; a
-    method that keeps no real subject reads none of an earlier site; and a method keeps no subject
-    that it does not declare (`keeps_is_true` says which copies are found).
+    trained alone; no lane is changed in place; bank rows are in fields of the type `Rows` alone; the
+    bank stays as it is; the network has the tensors of the model; a method that keeps no real subject
+    reads none of an earlier site (`past_sites_are_not_read`); and a method keeps no subject that it
+    does not declare (`keeps_is_true` says which copies are found).
+
+    A method that needs public subjects gets simulated ones. The model has the features that the
+    method names. A method whose noise is secret is checked with seeded noise, because runs must repeat.
     """
     require(
         isinstance(method, type)
@@ -91,16 +102,27 @@ def check_method(
     )
     require("name" in vars(method), "the class must have a name of its own")
     name = model or (method.models[0] if method.models else "linear")
-    learner = Learner(method(**dict(settings or {})), MODELS[name](n_rois=N_ROIS))
+    features: dict[str, Any] = {}
+    if method.features and "features" in {each.name for each in fields(MODELS[name])}:
+        features = {"features": method.features}
+    network = MODELS[name](n_rois=N_ROIS, **features)
+    learner = Learner(method(**dict(settings or {})), network)
     for rule in RULES:
         _apply(rule, learner)
 
 
 def _apply(rule: Callable[[Learner], None], learner: Learner) -> None:
-    """Apply a rule; name the broken one where PyTorch or Python stops a hook before the rule does."""
+    """Apply a rule; name the broken one where fcforge, PyTorch or Python stops a hook before."""
     try:
         rule(learner)
+    except FCForgeError as error:
+        raise AssertionError(f"the engine stops the method: {error}") from error
     except RuntimeError as error:
+        if any(words in str(error) for words in OTHER_PRECISION):
+            raise AssertionError(
+                "real numbers that a hook returns must have the precision of those that it gets, since the "
+                f"check also trains in double precision (PyTorch: {error})."
+            ) from error
         if "vmap" not in str(error):
             raise
         raise AssertionError(
@@ -152,17 +174,44 @@ class World:
     bank : Bank
     replaced : tuple of str
         Sites that have other real subjects than in other worlds, in the same rows.
+    added : dict of PoolName to FCBatch
+        All subjects that the world itself has put into the bank.
+    public : PublicView or None
+        Public subjects, from the first lane of a method on that needs them.
     """
 
     dtype: torch.dtype = torch.float32
     bank: Bank = field(default_factory=Bank)
     replaced: tuple[str, ...] = ()
+    added: dict[PoolName, FCBatch] = field(default_factory=dict)
+    public: PublicView | None = None
 
     def add(self, site: str, kind: str, batch: FCBatch) -> Tensor:
-        """Put subjects of a site into the bank and return their rows; `kind` is "real" or "synthetic"."""
+        """Put subjects of a site into the bank and return their rows.
+
+        `kind` is "real", "synthetic" or "public".
+        """
         # the number is in the name, because the bank keeps the first batch of a name
         pool = PoolName(kind, site, 0, f"train:{len(batch)}")
+        copy = FCBatch(batch.fc.to(self.dtype, copy=True), batch.y.clone())
+        self.added.setdefault(pool, copy)
         return self.bank.add(pool, FCBatch(batch.fc.to(self.dtype), batch.y))
+
+    def bank_is_unchanged(self, model: Model) -> bool:
+        """Return whether the bank holds what the world has put into it, and nothing else."""
+        fresh = Bank()
+        for pool, batch in self.added.items():
+            fresh.add(pool, batch)
+        pools, expected = (
+            bank.address(torch.arange(len(bank)))[0] for bank in (self.bank, fresh)
+        )
+        if pools != expected or not torch.equal(self.bank.y, fresh.y):
+            return False
+        rows = torch.arange(len(fresh))
+        held, inputs = self.bank.inputs(model), fresh.inputs(model)
+        return torch.equal(self.bank.fc(rows), fresh.fc(rows)) and all(
+            _close(value, held[name]) for name, value in inputs.items()
+        )
 
     def view(self, site: str, position: int) -> SiteView:
         """Return what a method sees of the site at a position of the order; its generator is simulated."""
@@ -178,16 +227,29 @@ class World:
 
         kind = "replaced" if site in self.replaced else "real"
         rows = self.add(site, "real", subjects(site, kind))
-        return SiteView(site, position, self.bank, rows, rows[:0], synthesise)
+        public = self.public
+        return SiteView(
+            site, position, self.bank, rows, rows[:0], synthesise, public=public
+        )
 
     def start(self, learner: Learner, seed: int = 0) -> Lane:
-        """Return the lane before the first site, in the world's precision."""
+        """Return the lane before the first site, with at least the world's precision."""
+        if learner.method.needs_public and self.public is None:
+            batch = subjects("(public)", "public")
+            fc, y = batch.fc.double().numpy(), batch.y.numpy()
+            base_model = fit_base_model(log_features(fc), y)
+            site = np.full(len(y), "(public)")
+            public = PublicSubjects(fc, y, site, base_model)
+            rows = self.add("(public)", "public", batch)
+            self.public = PublicView(public, self.bank, rows)
 
         def cast(value: Tensor) -> Tensor:
-            """Return a tensor in the world's precision, if it holds real numbers."""
-            return value.to(self.dtype) if value.is_floating_point() else value
+            """Return a tensor with at least the world's precision, if it holds real numbers."""
+            dtype = torch.promote_types(value.dtype, self.dtype)
+            return value.to(dtype) if value.is_floating_point() else value
 
-        return pytree.tree_map(cast, start_lane(learner, seed))
+        lane = start_lane(learner, seed, public=self.public)
+        return pytree.tree_map(cast, lane)
 
     def teach(
         self,
@@ -368,22 +430,29 @@ def rows_are_marked(learner: Learner) -> None:
 def past_sites_are_not_read(learner: Learner) -> None:
     """Check that a method that keeps no real subject does not read those of earlier sites.
 
-    The second site is learned twice, beside the real subjects of the first site and beside others
-    in their rows.
+    Every site after the first is learned twice from one lane: beside the real subjects of the earlier
+    sites, and beside others in their rows. Between the two times the method learns the others, and a
+    site of another name. So subjects that it keeps outside the lane (in a global variable, a closure
+    or an attribute of its own) are not the same either, unless it picks them by site and never
+    replaces them. Sites after the third are not looked at.
     """
     if learner.method.keeps == "real subjects":
         return
-    order = SITES[:2]
-    world, changed = World(), World(replaced=order[:1])
-    before = world.lane_after(learner, order[:1])
-    changed.lane_after(learner, order[:1])  # gives both banks the same rows
-    (a,) = world.teach(learner, [before], order)
-    (b,) = changed.teach(learner, [before], order)
-    require(
-        same(a, b, 1e-6),
-        f"keeps is '{learner.method.keeps}', but what is learned at a site depends on the real subjects "
-        "of the site before: index inputs of the bank by rows of the state alone",
-    )
+    world = World()
+    lanes = [world.start(learner)]
+    for n in range(1, len(SITES) + 1):
+        lanes += world.teach(learner, lanes[-1:], SITES[:n])
+    World().lane_after(learner, ("elsewhere",))
+    for n in range(1, len(SITES)):
+        changed = World(replaced=SITES[:n])
+        changed.lane_after(learner, SITES[:n])  # gives both banks the same rows
+        (other,) = changed.teach(learner, [lanes[n]], SITES[: n + 1])
+        require(
+            same(lanes[n + 1], other, 1e-6),
+            f"keeps is '{learner.method.keeps}', but what is learned at a site depends on the real "
+            "subjects of the sites before: index inputs of the bank by rows of the state alone, and "
+            "keep nothing outside the lane",
+        )
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
@@ -395,18 +464,56 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def keeps_is_true(learner: Learner) -> None:
-    """Check that the state holds no subject that the method does not declare in `Method.keeps`.
+    """Check that a lane holds no subject that the method does not declare in `Method.keeps`.
 
-    A state that keeps "nothing" may hold only bank rows and what anybody can compute again (both are
-    marked). Any other state than one of real subjects may hold neither their bank rows nor a copy of
-    their FC. A copy is looked for in the state and in the network: as correlations, Fisher z, edges of
-    the matrix logarithm and inputs of the model; along every axis of a tensor, in integers and in
-    their bits, divided among tensors; and, of exact numbers, in any order. Encrypted, compressed or
-    noisy copies are not found.
+    The network must have the tensors of the model and no others, and the bank must hold what the
+    engine has put there. A state that keeps "nothing" may hold only bank rows and what anybody can
+    compute again (both are marked). Any other state than one of real subjects may hold neither their
+    bank rows nor a copy of their FC.
+
+    **A copy that is found** is in one tensor of the state or of the network, in successive numbers along
+    any axis, or in the state's tensors one after another; the tensors may hold floating-point numbers,
+    integers, or integers whose bits are floating-point numbers. It has all numbers of a subject in one
+    of these forms, whatever their scale, offset and rounding, as long as it correlates with the form
+    by more than 0.999:
+
+    - the whole FC matrix; its edges, row by row or column by column; Fisher z of these;
+    - edges of the matrix logarithm;
+    - inputs of the model, if they are at least as many as the edges;
+    - these, but not column by column, less the mean of all subjects or of the subject's site, also
+      divided by their standard deviation (z-scores).
+
+    In another order, or with up to a tenth of the numbers missing, a copy is found only as exact float32
+    numbers of one of the forms without mean and standard deviation; signs do not matter.
+
+    **Not found** are a part of a subject, such as some ROIs or fewer than nine tenths of the edges;
+    other functions of each edge (squares, exponentials) or of the matrix (its inverse, its Cholesky
+    factor, its eigenvectors); numbers in another order that are scaled or rounded; scaled numbers that
+    are divided among tensors with others between them; sums and means of few subjects, and
+    differences from other references than these means; and what is encrypted, compressed, noisy or
+    hidden on purpose.
     """
     method = learner.method
     world = World()
     lane = world.lane_after(learner, SITES)
+    require(
+        world.bank_is_unchanged(learner.model),
+        "the bank must stay as it is: methods get synthetic subjects from site.synthetic and change "
+        "nothing in the bank",
+    )
+    network, own = (
+        {
+            (name, tuple(value.shape))
+            for name, value in each._replace(state=ABSENT).named().items()
+        }
+        for each in (lane, untrained(learner.model, 0))
+    )
+    others = ", ".join(sorted({name for name, _ in network ^ own}))
+    require(
+        not others,
+        f"the network must have the tensors of the model, which is not so for {others}: keep what the "
+        "method remembers in lane.state",
+    )
     if method.keeps == "nothing":
         held = [leaf.name for leaf in leaves(lane.state) if not leaf.marks]
         require(
@@ -419,12 +526,11 @@ def keeps_is_true(learner: Learner) -> None:
     for name, rows in rows_of(lane.state).items():
         real = world.bank.real_rows(rows)
         require(not len(real), f"the state has rows of real subjects in {name}")
-    forms = _forms(learner, torch.cat([subjects(site, "real").fc for site in SITES]))
+    forms = Forms.of(learner, torch.cat([subjects(site, "real").fc for site in SITES]))
     state = {leaf.name: leaf.value for leaf in leaves(lane.state)}
     tensors = {f"{name} of the state": value for name, value in state.items()}
-    network = lane.named()
-    for name in network.keys() - {f"state/{name}" for name in state}:
-        tensors[f"{name} of the network"] = network[name]
+    for name, value in lane._replace(state=ABSENT).named().items():
+        tensors[f"{name} of the network"] = value
     if len(state) > 1:
         whole = [numbers for value in state.values() for numbers in _numbers(value)[:1]]
         tensors["several tensors of the state"] = torch.cat(whole)
@@ -435,24 +541,77 @@ def keeps_is_true(learner: Learner) -> None:
         )
 
 
-def _forms(learner: Learner, fc: Tensor) -> list[Tensor]:
-    """Return the forms (n, d), float64, in which n subjects with FC (n, R, R) could be kept.
+class Forms(NamedTuple):
+    """Forms in which n subjects could be kept.
 
-    Inputs of a model that are fewer than edges are a summary of a subject, which an importance of
-    weights may resemble.
+    Attributes
+    ----------
+    plain : list of Tensor of shape (n, d), float64
+        Forms that are also looked for in another order.
+    unit : dict of int to Tensor of shape (d, m), float32
+        By their number of numbers d: subjects in all forms, as columns with mean 0 and length 1.
     """
-    rows, columns = torch.tril_indices(N_ROIS, N_ROIS, -1)
-    upper, lower = edges(fc), fc[:, rows, columns]
-    forms = [upper, fisher_z(upper), lower, fisher_z(lower), fc, log_edges(fc)]
-    for value in learner.model.prepare(fc).values():
-        if value.is_floating_point():
-            forms.append(value)
+
+    plain: list[Tensor]
+    unit: dict[int, Tensor]
+
+    @classmethod
+    def of(cls, learner: Learner, fc: Tensor) -> "Forms":
+        """Return the forms of subjects with FC (n, R, R), which are ordered by site.
+
+        Inputs of a model that are fewer than edges are a summary of a subject, which an importance of
+        weights may resemble.
+        """
+        rows, columns = torch.tril_indices(N_ROIS, N_ROIS, -1)
+        upper, lower, log = edges(fc), fc[:, rows, columns], log_edges(fc)
+        prepared = learner.model.prepare(fc).values()
+        inputs = [value for value in prepared if value.is_floating_point()]
+        plain = _flat(
+            [upper, fisher_z(upper), lower, fisher_z(lower), fc, log, *inputs]
+        )
+        forms = list(plain)
+        for form in _flat([fc, upper, fisher_z(upper), log, *inputs]):
+            for sites in (1, len(SITES)):
+                forms += _standardised(form, sites)
+        unit: dict[int, Tensor] = {}
+        for d in {form.shape[1] for form in forms}:
+            every = torch.cat([form for form in forms if form.shape[1] == d])
+            unit[d] = _unit(every).float().T.contiguous()
+        return cls(plain, unit)
+
+
+def _flat(forms: list[Tensor]) -> list[Tensor]:
+    """Return the forms (n, d), float64, that have at least as many numbers as edges."""
     flat = [form.double().flatten(1) for form in forms]
-    return [form for form in flat if form.shape[1] >= upper.shape[1]]
+    return [form for form in flat if form.shape[1] >= N_ROIS * (N_ROIS - 1) // 2]
+
+
+def _standardised(form: Tensor, sites: int) -> list[Tensor]:
+    """Return subjects (n, d) less the mean of their site, and z-scores within it.
+
+    Parameters
+    ----------
+    form : Tensor of shape (n, d), float64
+    sites : int
+        Number of sites; the subjects are ordered by site, equally many at each.
+    """
+    by_site = form.unflatten(0, (sites, -1))
+    centred = by_site - by_site.mean(1, keepdim=True)
+    spread = by_site.std(1, keepdim=True).clamp_min(1e-6)
+    return [centred.flatten(0, 1), (centred / spread).flatten(0, 1)]
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Return rows with mean 0 and length 1, whose products are correlations."""
+    x = x - x.mean(1, keepdim=True)
+    return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
 
 
 def _numbers(value: Tensor) -> list[Tensor]:
-    """Return the numbers (m,), float64, that a tensor holds: its own, and those that its bits encode."""
+    """Return the numbers (m,), float64, that a tensor holds: its own, and those that its bits encode.
+
+    Numbers that are not finite become 0, since one would hide its neighbours.
+    """
     if value.is_complex():
         value = torch.view_as_real(value)
     numbers = [value.double().flatten()]
@@ -460,49 +619,40 @@ def _numbers(value: Tensor) -> list[Tensor]:
         bits = value.contiguous().flatten().view(torch.uint8)
         for kind in (torch.float16, torch.float32, torch.float64):
             whole = len(bits) // kind.itemsize * kind.itemsize
-            encoded = bits[:whole].view(kind).double()
-            numbers.append(torch.nan_to_num(encoded, 0.0, 0.0, 0.0))
-    return numbers
+            numbers.append(bits[:whole].view(kind).double())
+    return [torch.nan_to_num(each, 0.0, 0.0, 0.0) for each in numbers]
 
 
-def _has_copy(value: Tensor, forms: list[Tensor]) -> bool:
-    """Return whether a tensor holds a copy of a subject in one of several forms, each (n, d)."""
-    layouts = [value]
-    for axis in range(value.dim() if value.dim() > 1 else 0):
-        layouts += [value.movedim(axis, 0), value.movedim(axis, -1)]
+def _has_copy(value: Tensor, forms: Forms) -> bool:
+    """Return whether a tensor holds a copy of a subject in one of several forms."""
+    axes = tuple(range(value.dim()))
+    layouts = {axes}
+    for axis in axes:
+        others = axes[:axis] + axes[axis + 1 :]
+        layouts |= {(axis, *others), (*others, axis)}
     for layout in layouts:
-        for numbers in _numbers(layout):
-            if any(_holds(numbers, form) for form in forms):
-                return True
+        if any(_holds(numbers, forms) for numbers in _numbers(value.permute(layout))):
+            return True
     exact = value.dtype not in (torch.float16, torch.bfloat16)  # their numbers recur
     return exact and any(
         _holds_in_any_order(numbers, form)
         for numbers in _numbers(value)
-        for form in forms
+        for form in forms.plain
     )
 
 
-def _holds(numbers: Tensor, features: Tensor) -> bool:
-    """Return whether d successive numbers copy the features (n, d) of one of n subjects.
+def _holds(numbers: Tensor, forms: Forms) -> bool:
+    """Return whether some successive ones of the numbers (m,), float64, are a copy of a subject.
 
-    A copy correlates with them by more than `COPY`, whatever its scale and sign.
-
-    Parameters
-    ----------
-    numbers : Tensor of shape (m,), float64
-    features : Tensor of shape (n, d), float64
+    A copy correlates with one of the forms by more than `COPY`, whatever its scale and sign.
     """
-    d = features.shape[1]
-    if numbers.numel() < d:
-        return False
-
-    def unit(x: Tensor) -> Tensor:
-        """Return rows with mean 0 and length 1, whose products are correlations."""
-        x = x - x.mean(1, keepdim=True)
-        return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
-
-    windows = numbers.unfold(0, d, 1)
-    return bool((unit(windows) @ unit(features).T).abs().max() > COPY)
+    for d, unit in forms.unit.items():
+        if len(numbers) < d:
+            continue
+        windows = _unit(numbers.unfold(0, d, 1)).float()
+        if bool(((windows @ unit).abs() > COPY).any()):
+            return True
+    return False
 
 
 def _holds_in_any_order(numbers: Tensor, features: Tensor) -> bool:

@@ -7,7 +7,7 @@ contribution around a base model. `save` writes the file that ``fcforge consorti
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -45,7 +45,14 @@ CONTRIBUTIONS = "contributions"
 SETTINGS = ("mechanism", "epsilon", "delta", "accept_labels")
 WITH_NOISE = 'Use method="contributions", method_params={"epsilon": 1.0}'
 IN_MEMORY = Path("(in memory)")
-MAY_CHANGE = ("verbose", "site_order", "allow_unlike_sites", "kind", "edges")
+MAY_CHANGE = (
+    "verbose",
+    "site_order",
+    "allow_unlike_sites",
+    "allow_unlike_codes",
+    "kind",
+    "edges",
+)
 
 
 class FittedOnRecord(ContinualEstimator):
@@ -80,7 +87,9 @@ class OnRecord(FittedOnRecord):
         return CLOSED_FORM
 
     # -- learning ----------------------------------------------------------------------------------
-    def _learn_sites(self, subjects: Cohort, first: bool) -> Any:
+    def _learn_sites(
+        self, subjects: Cohort, first: bool, doubted: Set[str] = frozenset()
+    ) -> Any:
         """Return the model after the sites of a call, and keep the ledger entries of their people.
 
         A *ledger entry* lists the people behind one record and the budget that it spends of each of them
@@ -92,6 +101,8 @@ class OnRecord(FittedOnRecord):
             People of all sites of this call of `fit` or `partial_fit`.
         first : bool
             Whether the call learns anew, without what earlier calls have learned.
+        doubted : set of str
+            Not used here.
 
         Returns
         -------

@@ -161,6 +161,43 @@ def test_folder_of_every_type(suffix, series, tmp_path):
     assert set(back.covariates["sex"].tolist()) == {1.0, 2.0}  # written M and F
 
 
+@pytest.mark.parametrize("rows_per_id", [3, 1])
+def test_sites_that_share_ids_are_told_to_put_the_site_before_the_id(
+    tmp_path, rows_per_id
+):
+    """Ids of BIDS, counted from 1, in a folder per site."""
+    fc = simulate("easy", n_rois=6, n_sites=1, seed=0).fc
+    lines = ["participant_id\tsite\tdiagnosis"]
+    for place, site in enumerate(("NYU", "UM", "USM")):
+        for k in range(1, 9):
+            file = tmp_path / site / f"sub-{k:02d}" / f"sub-{k:02d}_fc.tsv"
+            file.parent.mkdir(parents=True)
+            write_one(file, fc[8 * place + k])
+            if rows_per_id == 3 or k % 3 == place:
+                lines.append(f"sub-{k:02d}\t{site}\t{('TC', 'ASD')[k % 2]}")
+    (tmp_path / "participants.tsv").write_text("\n".join(lines) + "\n")
+    cohort = load_folder(tmp_path)
+    (fault,) = grouped(cohort.faults)
+    assert fault.count == 8 * rows_per_id
+    assert fault.what == "3 sites share ids (NYU, UM, USM)."
+    assert fault.do.startswith("Put the site before the id")
+    assert "pattern" not in str(fault)
+
+
+def test_sessions_of_a_person_are_no_sites(tmp_path):
+    """Two sessions of everybody in folders of their own need a pattern."""
+    fc = simulate("easy", n_rois=6, n_sites=1, seed=0).fc
+    lines = ["participant_id\tsite\tdiagnosis"]
+    for k in range(1, 5):
+        lines.append(f"sub-{k:02d}\t{('NYU', 'UM')[k % 2]}\t{('TC', 'ASD')[k % 2]}")
+        for session in ("ses-1", "ses-2"):
+            file = tmp_path / "NYU" / f"sub-{k:02d}" / session / f"sub-{k:02d}_fc.tsv"
+            file.parent.mkdir(parents=True)
+            write_one(file, fc[k])
+    (tmp_path / "participants.tsv").write_text("\n".join(lines) + "\n")
+    assert "has 2 files" in str(load_folder(tmp_path).faults[0])
+
+
 def test_one_bad_subject_is_one_finding(tmp_path):
     """Missing, cut, odd ROI count, NaN, no diagnosis, two files: named, and the rest loads."""
     root = tmp_path / "d"

@@ -11,10 +11,24 @@ from fcforge.core.errors import DataError
 from fcforge.data.checks import check_cohort
 from fcforge.data.cohort import Cohort
 from fcforge.data.folder import load_folder
-from fcforge.data.label_codes import coding_conflict, isolated_site
+from fcforge.data.label_codes import (
+    classes_apart,
+    coding_fault,
+    isolated_site,
+    stray_class,
+    usual_codes,
+)
 from fcforge.data.simulated import simulate
 
 ZERO, ONE = {0, 1}, {1, 2}
+
+
+def coding_conflict(codes, listed_controls=None, n=10):
+    """Message of the fault of sites that have n people of each code, with its severity."""
+    people = {site: dict.fromkeys(of_site, n) for site, of_site in codes.items()}
+    listed = listed_controls is not None
+    fault = coding_fault(people, controls=listed_controls, listed=listed)
+    return f"{fault.severity}: {fault.what}" if fault else ""
 
 
 @pytest.mark.parametrize(
@@ -30,13 +44,21 @@ ZERO, ONE = {0, 1}, {1, 2}
         {"A": {"0", "1"}, "B": {"HC", "ASD"}},
         {"A": {"HC", "ASD"}, "B": {"TC", "ASD"}},
         {"A": {"control", "ASD"}, "B": {"Controls", "MDD"}},
+        {"A": {"TC", "ASD"}, "B": {"typical", "ASD"}},
+        {"A": {"TC", "ASD"}, "B": {"HV", "ASD"}},
+        {"A": {"TC", "ASD"}, "B": {"TC", "autism"}},
+        {"A": {"TC", "ASD"}, "B": {"NT", "autism"}},
+        {"A": {"TC", "ASD"}, "B": {"TC", "Asperger"}},
+        {"A": {"TC", "adhd-c"}, "B": {"TC", "ADHD-combined"}},
+        {"A": {"TC", "ASD"}, "B": {"TC", "patient"}},
+        {"A": {"HC", "patients"}, "B": {"HC", "case"}},
         {"A": ZERO, "B": {2, 3}},
         {"A": ZERO, "B": ONE, "C": {0, 1, 3}},  # C does not show what 2 means
     ],
 )
 def test_other_codes_are_a_conflict(codes):
     message = coding_conflict(codes)
-    assert message.startswith("sites code the diagnosis differently: ")
+    assert message.startswith("error: sites code the diagnosis differently: ")
     assert "(A" in message
     assert "(B" in message
 
@@ -53,6 +75,9 @@ def test_other_codes_are_a_conflict(codes):
         {"A": {0, 1}, "B": {0.0, 1.0}},
         {"A": {"HC", "SZ"}, "B": {"HC", "BP"}},
         {"A": {"HC", "autism"}, "B": {"HC", "asperger"}},
+        {"A": {"HC", "adhd-c"}, "B": {"HC", "adhd-i"}},
+        {"A": {"HC", "ASD"}, "B": {"HC", "ADHD"}, "C": {"HC", "SZ"}},
+        {"A": {0, 1, 2}, "B": ZERO, "C": ONE, "D": {0, 3, 4}},
         {"A": {"HC", "SZ"}, "B": {"SZ", "BP"}, "C": {"HC", "BP"}},
         {"A": ZERO, "B": {2}},
         {"A": ZERO},
@@ -64,15 +89,71 @@ def test_subsets_and_words_are_none(codes):
 
 
 def test_listed_numbers_need_the_controls_at_every_site():
-    assert coding_conflict({"A": ZERO, "B": {0, 2}}, controls=0) == ""
-    assert coding_conflict({"A": ZERO, "B": ONE}, controls=0)
-    assert coding_conflict({"A": ZERO, "B": {0, 2}, "C": {1, 2}}, controls=0)
+    assert coding_conflict({"A": ZERO, "B": {0, 2}}, 0) == ""
+    assert coding_conflict({"A": ZERO, "B": ONE}, 0)
+    assert coding_conflict({"A": ZERO, "B": {0, 2}, "C": {1, 2}}, 0)
+
+
+def test_listed_numbers_without_a_common_code_are_a_warning():
+    """Class-incremental learning: 0 and 1, then 2 and 3."""
+    assert coding_conflict({"A": ZERO, "B": {2, 3}}).startswith("error")
+    assert coding_conflict({"A": ZERO, "B": {2, 3}}, 0).startswith("warning")
+    assert coding_conflict({"A": ZERO, "B": {2, 3}, "C": ONE}, 0).startswith("error")
+
+
+def test_listed_codes_of_a_few_people_are_a_warning():
+    assert coding_conflict({"A": ZERO, "B": ONE}, n=3).startswith("error")
+    assert coding_conflict({"A": ZERO, "B": ONE}, 0, n=3).startswith("warning")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_mistyped_cells_excuse_nobody(n):
+    """One cell of 2 at a site of 0 and 1 showed that 2 is a third class."""
+    people = {"A": {0: 40, 1: 35, 2: n}, "B": {0: 20, 1: 13}, "C": {1: 23, 2: 22}}
+    fault = coding_fault(people)
+    assert "0 and 1 (A, B); 1 and 2 (C)" in fault.what
+    assert f"{n} pe" in fault.what
+    assert "of site 'A' ha" in fault.what
+    assert coding_fault({"A": people["A"], "C": people["C"]}).severity == "error"
+    assert coding_fault({**people, "A": {0: 40, 1: 35, 2: 4}}) is None
+
+
+def test_a_mistyped_cell_of_a_small_site_is_a_warning():
+    """It cannot be told from a rare class."""
+    people = {"A": {0: 7, 1: 8, 2: 1}, "B": {1: 9, 2: 9}}
+    fault = coding_fault(people)
+    assert fault.severity == "warning"
+    assert "0 and 1 (A); 1 and 2 (B)" in fault.what
+    assert coding_fault({**people, "A": {0: 7, 1: 8, 2: 4}}) is None
+
+
+def test_sites_of_few_people_excuse_together():
+    few = {0: 2, 1: 2, 2: 2}
+    codes = {"C": {0: 5, 1: 5}, "D": {1: 5, 2: 5}}
+    assert coding_fault({"A": few, **codes}).severity == "error"
+    assert coding_fault({"A": few, "B": few, **codes}) is None
+
+
+def test_usual_codes_and_stray_classes():
+    assert usual_codes({0: 24, 1: 35, 2: 1}) == {0, 1}
+    assert usual_codes({0: 2, 1: 5, 2: 5}) == {0, 1, 2}
+    assert usual_codes({0: 30, 1: 1}) == {0, 1}
+    people = {"A": {0: 24, 1: 35, 2: 1}, "B": {0: 20, 1: 20}}
+    assert stray_class(people) == "1 person of site 'A' has the code 2"
+    assert stray_class({**people, "C": {0: 9, 2: 9}}) == ""
+
+
+def test_classes_that_are_never_at_one_site():
+    people = {"A": {"G0": 9, "G1": 9}, "B": {"G1": 9, "G2": 9}}
+    assert classes_apart(people) == [("G0", "G2")]
+    assert classes_apart({**people, "C": {"G0": 9, "G2": 9}}) == []
+    assert classes_apart({"A": {"HC": 9, "SZ": 9}, "B": {"BP": 9}}) == []
 
 
 def test_the_message_by_hand():
     codes = {"A": ZERO, "B": ONE, "C": ZERO, "D": ZERO, "E": ZERO}
     assert coding_conflict(codes) == (
-        "sites code the diagnosis differently: 0 and 1 (A, C, D and 1 more); 1 and 2 (B). "
+        "error: sites code the diagnosis differently: 0 and 1 (A, C, D and 1 more); 1 and 2 (B). "
         "Together they would be 3 classes."
     )
 
@@ -126,6 +207,35 @@ def test_a_table_with_two_codings_is_refused(world, column, tmp_path):
     merged = {"all": list(world.site_names)}
     with pytest.raises(DataError, match="sites code the diagnosis differently"):
         load_folder(folder, merge=merged, sites=["all"])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_mistyped_cell_of_dx_group_is_refused(world, n, tmp_path):
+    """One 2 at a site of 0 and 1 was read as a control, and let 1 and 2 of another site pass."""
+    labels = coded(world, (0, 1), (1, 2))
+    labels[np.flatnonzero(world.site == world.site_names[0])[:n]] = "2"
+    folder = table(tmp_path / "both", world, "DX_GROUP", labels)
+    with pytest.raises(DataError, match=r"0 and 1 \(.*mistyped\?.*--positive VALUE"):
+        load_folder(folder)
+    labels = coded(world, (0, 1), (0, 1))
+    labels[:n] = "2"
+    folder = table(tmp_path / "one", world, "DX_GROUP", labels)
+    words = rf"DX_GROUP holds 0 for .* and 2 for {n} rows? \({world.site[0]}\).*--positive VALUE"
+    with pytest.raises(DataError, match=words):
+        load_folder(folder)
+    cohort = load_folder(folder, positive="1", negative="0,2")
+    assert (cohort.y[:n] == 0).all()
+    assert len(load_folder(folder, sites=[world.site_names[1]]))
+
+
+def test_listed_classes_without_a_common_code_are_a_warning(world, tmp_path):
+    path = write_npz(
+        tmp_path / "a.npz", world, label=coded(world, ("0", "1"), ("2", "3"))
+    )
+    cohort = load_folder(path, classes=("0", "1", "2", "3"))
+    (fault,) = cohort.faults
+    assert fault.severity == "warning"
+    assert "0 and 1 (" in fault.what
 
 
 def test_named_codes_mean_what_the_user_says(world, tmp_path):

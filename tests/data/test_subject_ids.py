@@ -12,7 +12,13 @@ from fcforge.data.duplicates import find_duplicates
 from fcforge.data.faults import Fault
 from fcforge.data.folder import load_folder
 from fcforge.data.simulated import simulate
-from fcforge.data.subject_ids import bare_id, id_faults, plain_id
+from fcforge.data.subject_ids import (
+    bare_id,
+    id_faults,
+    person_keys,
+    plain_id,
+    shared_long_numbers,
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +99,35 @@ def test_other_spellings_at_one_site_are_a_warning(world, one, other):
     assert line == f"WARNING: {fault}"
 
 
+RESPELT = [
+    ("S-50279", "S50279"),
+    ("S_50279", "S 50279"),
+    ("50279", "subj50279"),
+    ("50279", "subject_50279"),
+    ("sub-0050279", "Pitt_0050279"),
+    ("50279", "UM_1_0050279"),
+    ("50279_ses-1", "50279_ses-2"),
+    ("sub-50279_ses-01", "Pitt_0050279_run-2"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), RESPELT)
+@pytest.mark.parametrize("place", ["second", "third"])
+def test_one_long_number_is_a_warning(world, one, other, place):
+    wrong = renamed(world, first=one, **{place: other})
+    (fault,) = id_faults(wrong)
+    assert fault.severity == "warning"
+    assert f"look like one person's in two spellings: {one!r} and {other!r}" in str(
+        fault
+    )
+
+
+def test_sessions_of_a_short_id_are_one_person_at_one_site(world):
+    (fault,) = id_faults(renamed(world, first="sub-01_ses-1", second="sub-01_ses-2"))
+    assert "'sub-01_ses-1' and 'sub-01_ses-2'" in fault.what
+    assert not [*id_faults(renamed(world, first="01_ses-1", third="01_ses-2"))]
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -103,6 +138,12 @@ def test_other_spellings_at_one_site_are_a_warning(world, one, other):
         ("s1.05", "s1.5x"),
         ("100", "1"),
         ("a", "á"),
+        ("HC10001", "SZ10001"),
+        ("NCT01234567_001", "NCT01234567_002"),
+        ("01_20190101", "02_20190101"),
+        ("sub-01_20190101", "sub-10_20190101"),
+        ("UM_1_50272", "UM_2_50272"),
+        ("sub-50279", "sub-50280"),
     ],
 )
 def test_other_ids_are_no_warning(world, one, other):
@@ -156,6 +197,46 @@ def test_scans_that_are_not_finite_are_not_compared(world):
     fc = people.fc.copy()
     fc[0, 0, 1] = np.nan
     assert list(id_faults(replace(people, fc=fc))) == []
+
+
+def test_five_digits_count_in_one_number(world):
+    """Year and number: 20 people at each of two hospitals."""
+    ids = world.subject_id.astype(object)
+    for site, prefix in zip(world.site_names, ("", "sub-"), strict=False):
+        rows = np.flatnonzero(world.site == site)[:20]
+        ids[rows] = [f"{prefix}2019-{k:02d}" for k in range(1, 21)]
+    assert list(id_faults(replace(world, subject_id=np.array(ids.tolist())))) == []
+
+
+@pytest.mark.parametrize("spelling", ["0050003", "SUB-50003", "sub-0050003", "Pitt_0050003"])  # fmt: skip
+def test_a_long_number_of_two_tables_is_found(spelling):
+    assert shared_long_numbers(["50002", "50003"], ["x", spelling]) == [(1, 1)]
+    assert shared_long_numbers([spelling], ["50003"]) == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "others"),
+    [
+        (["sub-01", "00003"], ["1", "3"]),
+        (["01_20190101"], ["20190101_07"]),
+        (["HC10001", "SZ10001"], ["AN10001"]),
+        (["NCT01234567_1", "NCT01234567_2"], ["NCT01234567_7"]),
+    ],
+)
+def test_other_people_of_two_tables_share_nothing(ids, others):
+    assert shared_long_numbers(ids, others) == []
+    assert shared_long_numbers(others, ids) == []
+
+
+def test_letters_count_where_one_table_has_a_number_twice():
+    people = ["HC10001", "SZ10001"]
+    assert shared_long_numbers(people, ["hc-010001"]) == [(0, 0)]
+    assert shared_long_numbers(["sz10001"], people) == [(0, 1)]
+
+
+def test_letters_may_be_missing_or_abbreviated():
+    (keys,) = person_keys(["50279", "Pitt_50279", "Pittsburgh 50279", "subj50279"])
+    assert keys == ["50279"] * 4
 
 
 def test_by_hand():

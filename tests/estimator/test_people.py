@@ -5,7 +5,10 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import LeaveOneGroupOut, cross_val_score
 
+from fcforge.data.folder import load_folder
 from fcforge.estimator import ForgeClassifier, InputError, people
 from fcforge.estimator.people import columns_of, compare_site_names, site_names
 
@@ -273,13 +276,15 @@ def test_a_later_site_with_another_coding_is_refused(subjects, tmp_path) -> None
 
 def test_words_and_listed_disorders_are_three_classes(subjects) -> None:
     X, words, site = at_two_sites(subjects, ("HC", "SZ"), ("HC", "BP"))
-    model = ForgeClassifier("ridge").fit(X, words, site=site)
+    with pytest.warns(UserWarning, match="'BP' and 'SZ' are at no site together"):
+        model = ForgeClassifier("ridge").fit(X, words, site=site)
     assert model.classes_.tolist() == ["BP", "HC", "SZ"]
     _, numbers, _ = at_two_sites(subjects, (0, 1), (0, 2))
     with pytest.raises(InputError, match="sites code the diagnosis differently"):
         ForgeClassifier("ridge").fit(X, numbers, site=site)
     listed = ForgeClassifier("ridge")
-    listed.partial_fit(X, numbers, classes=[0, 1, 2], site=site)
+    with pytest.warns(UserWarning, match="1 and 2 are at no site together"):
+        listed.partial_fit(X, numbers, classes=[0, 1, 2], site=site)
     assert listed.classes_.tolist() == [0, 1, 2]
 
 
@@ -296,3 +301,176 @@ def test_a_site_with_words_of_its_own_is_a_warning(subjects) -> None:
     message = rf"No other site has a class of site '{b}' \('enfermo' and 'sano'\)"
     with pytest.warns(UserWarning, match=message):
         ForgeClassifier("ridge").fit(X, words, site=site)
+
+
+def test_two_mistyped_labels_do_not_switch_the_check_off(subjects) -> None:
+    """Cells of 2 at a site of 0 and 1 showed that 2 is a third class."""
+    X, y, site = at_two_sites(subjects, (0, 1), (1, 2))
+    y[np.flatnonzero(site == site[0])[:2]] = 2
+    words = r"0 and 1 \(Sim-NYU\); 1 and 2 .* 2 people of site 'Sim-NYU' have the code 2: mistyped"
+    with pytest.raises(InputError, match=words):
+        ForgeClassifier("ridge").fit(X, y, site=site)
+
+
+def test_a_mistyped_label_is_a_warning(subjects) -> None:
+    fc, y, site = subjects
+    y = y.copy()
+    y[0] = 2
+    with pytest.warns(UserWarning, match="1 person of site 'Sim-NYU' has the code 2"):
+        ForgeClassifier("ridge").fit(fc, y, site=site)
+
+
+def test_codes_that_are_all_meant_are_learned(subjects, tmp_path) -> None:
+    """The refusal names the way out."""
+    X, y, site = at_two_sites(subjects, (0, 1), (1, 2))
+    with pytest.raises(InputError, match="allow_unlike_codes=True"):
+        ForgeClassifier("ridge").fit(X, y, site=site)
+    model = ForgeClassifier("ridge", allow_unlike_codes=True)
+    with pytest.warns(UserWarning, match="y: sites code the diagnosis differently"):
+        model.fit(X, y, site=site)
+    assert model.classes_.tolist() == [0, 1, 2]
+    model.save(tmp_path / "model")
+    again = ForgeClassifier.load(tmp_path / "model")
+    assert again.allow_unlike_codes
+    b = site == site[-1]
+    new = 1e-3 * np.ones((10, 10)) + 0.999 * X[b]  # further people of a known coding
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*(swapped|class)")
+        again.partial_fit(new, y[b], site="C")
+
+
+@pytest.mark.parametrize("method", ["ridge", "finetune"])
+def test_new_classes_at_every_site_are_learned(method) -> None:
+    """Class-incremental learning of listed classes, the benchmark of continual learning."""
+    X, y = load_digits(return_X_y=True)
+    keep = y < 6
+    X, y = X[keep] / 16, y[keep]
+    model = ForgeClassifier(method, features="any", epochs=2)
+    for k in range(0, 6, 2):
+        of_site = np.isin(y, (k, k + 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            model.partial_fit(X[of_site], y[of_site], classes=range(6))
+    assert model.classes_.tolist() == [0, 1, 2, 3, 4, 5]
+    if method == "ridge":
+        assert (model.predict(X) == y).mean() > 0.9
+
+
+def test_listed_disjoint_codes_are_a_warning(subjects) -> None:
+    X, y, site = at_two_sites(subjects, (0, 1), (2, 3))
+    with pytest.raises(InputError, match="sites code the diagnosis differently"):
+        ForgeClassifier("ridge").fit(X, y, site=site)
+    a, b = (site == name for name in dict.fromkeys(site.tolist()))
+    model = ForgeClassifier("ridge").partial_fit(X[a], y[a], classes=range(4))
+    with pytest.warns(UserWarning, match="y: sites code the diagnosis differently"):
+        model.partial_fit(X[b], y[b])
+
+
+def test_cross_validation_without_the_site_of_all_codes(subjects) -> None:
+    fc, y, site = subjects
+    X = fc[:, 0, 1:]
+    site = np.where(np.arange(len(y)) % 3, site, "all")
+    y = np.where(site == "all", np.arange(len(y)) % 9 // 3, y + (site == site[-1]))
+    scores = {}
+    for allowed in (False, True):
+        model = ForgeClassifier("ridge", features="any", allow_unlike_codes=allowed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores[allowed] = cross_val_score(
+                model, X, y, groups=site, cv=LeaveOneGroupOut(), params={"site": site}
+            )
+    assert np.isnan(scores[False]).sum() == 1
+    assert not np.isnan(scores[True]).any()
+
+
+def test_people_of_weight_zero_have_no_coding(subjects) -> None:
+    X, y, site = at_two_sites(subjects, (0, 1), (1, 2))
+    weight = (site == site[0]).astype(float)
+    with pytest.raises(InputError, match="sites code"):
+        ForgeClassifier("ridge").fit(X, y, site=site)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        ForgeClassifier("ridge").fit(X, y, site=site, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("TC", "ASD"), ("typical", "ASD")),
+        (("TC", "ASD"), ("HV", "ASD")),
+        (("TC", "ASD"), ("TC", "autism")),
+        (("TC", "ASD"), ("TC", "patient")),
+    ],
+)
+def test_two_words_for_one_group_are_refused(subjects, one, other) -> None:
+    X, y, site = at_two_sites(subjects, one, other)
+    with pytest.raises(InputError, match=r"y: sites code .*one word at all sites"):
+        ForgeClassifier("ridge").fit(X, y, site=site)
+
+
+def test_words_like_numbers_are_a_warning(subjects) -> None:
+    X, y, site = at_two_sites(subjects, ("G0", "G1"), ("G1", "G2"))
+    message = "'G0' and 'G2' are at no site together"
+    with pytest.warns(UserWarning, match=message) as caught:
+        ForgeClassifier("ridge").fit(X, y, site=site)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("listed", [None, [0, 1, 2]])
+def test_a_file_keeps_the_codes_of_every_site(subjects, listed, tmp_path) -> None:
+    """After load, 1 and 2 beside the listed 0, 1 and 2 went unnoticed."""
+    X, y, site = at_two_sites(subjects, (0, 1), (1, 2))
+    a, b = (site == name for name in dict.fromkeys(site.tolist()))
+    model = ForgeClassifier("ridge").partial_fit(X[a], y[a], classes=listed, site="A")
+    model.save(tmp_path / "model")
+    loaded = ForgeClassifier.load(tmp_path / "model")
+    assert loaded._people_of_class == model._people_of_class
+    assert loaded._sites_of_class == model._sites_of_class
+    with pytest.raises(InputError, match=r"0 and 1 \(A\); 1 and 2 \(B\)"):
+        loaded.partial_fit(X[b], y[b], site="B")
+
+
+def test_a_file_without_codes_is_a_warning(subjects, tmp_path) -> None:
+    X, y, site = at_two_sites(subjects, (0, 1), (1, 2))
+    a, b = (site == name for name in dict.fromkeys(site.tolist()))
+    model = ForgeClassifier("ridge").partial_fit(X[a], y[a], classes=[0, 1, 2])
+    model._people_of_class = {}  # as files of earlier versions
+    model.save(tmp_path / "model")
+    loaded = ForgeClassifier.load(tmp_path / "model")
+    message = "not known which classes each earlier site"
+    with pytest.warns(UserWarning, match=message) as caught:
+        loaded.partial_fit(X[b], y[b], site="B")
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ((0, 1), ("TC", "ASD"), "numbers and texts, for example .* and '"),
+        ((False, True), (1, 2), "truth values and numbers"),
+    ],
+)
+def test_values_of_two_kinds_are_refused(subjects, one, other, words) -> None:
+    X, y, site = subjects
+    first = site == site[0]
+    mixed = [(one if a else other)[k] for k, a in zip(y, first, strict=True)]
+    with pytest.raises(InputError, match=f"y holds {words}.*Write every class"):
+        ForgeClassifier("ridge").fit(X, np.array(mixed, dtype=object), site=site)
+
+
+# -- swapped diagnoses -----------------------------------------------------------------------------
+@pytest.mark.data
+def test_fit_checks_every_site_by_the_model_of_those_before(shared_data) -> None:
+    """The swapped site went unnoticed by `fit`, although `partial_fit` warned of it."""
+    cohort = load_folder(
+        shared_data / "abide1_aal116.npz", sites=["USM", "PITT"]
+    ).select_sites(["USM", "PITT"])
+    order = np.argsort(cohort.site == "PITT", kind="stable")
+    fc, y, site = cohort.fc[order], cohort.y[order], cohort.site[order]
+    ForgeClassifier("ridge").fit(fc, y, site=site)  # a warning would be an error
+    swapped = np.where(site == "PITT", 1 - y, y)
+    with pytest.warns(UserWarning, match="site 'PITT': .* look swapped") as caught:
+        ForgeClassifier("ridge").fit(fc, swapped, site=site)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__

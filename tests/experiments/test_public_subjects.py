@@ -1,5 +1,6 @@
 """Runs with public people and confounds: who is refused, what is shared, what nobody sees."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +11,20 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.spec import BaseModelSpec, LearnerSpec, Training
 from fcforge.data import splits as splits_module
+from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_dataset
+from fcforge.data.folder import load_folder
+from fcforge.data.simulated import simulate
 from fcforge.experiments import lane_storage
 from fcforge.experiments import public_subjects as module
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
-from fcforge.experiments.public_subjects import fit_public, resolve_public
+from fcforge.experiments.public_subjects import (
+    compare_public,
+    fit_public,
+    require_strangers,
+    resolve_public,
+)
 from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
@@ -29,8 +38,6 @@ RELEASE = LearnerSpec(
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Six made-up sites in one file: the last three are tested, the others public."""
-    from fcforge.data.simulated import simulate
-
     made = simulate("easy", n_rois=8, n_sites=6, scale=0.15, seed=5)
     rng = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("data") / "all.npz"
@@ -106,6 +113,164 @@ def test_a_person_who_is_public_and_tested_is_named(data, tmp_path, change):
     wanted = experiment((tmp_path / "d.npz", names))
     with pytest.raises(DataError, match=r"p\d+ and p\d+"):
         prepare(wanted)
+
+
+@pytest.mark.parametrize("spelling", ["0050003", "SUB-50003", "sub-0050003", "Pitt_0050003"])  # fmt: skip
+def test_a_tested_person_in_another_spelling_is_named(data, tmp_path, spelling):
+    path, names = data
+    arrays = dict(np.load(path))
+    arrays["subject_id"] = arrays["subject_id"].astype("U20")
+    for site, name in ((names[0], "50003"), (names[4], spelling)):
+        arrays["subject_id"][np.flatnonzero(arrays["site"] == site)[0]] = name
+    np.savez(tmp_path / "d.npz", **arrays)
+    with pytest.raises(DataError) as caught:
+        prepare(experiment((tmp_path / "d.npz", names)))
+    message = str(caught.value)
+    assert f"have the number of tested ones ('50003' and '{spelling}')" in message
+    assert "leave_out = ['50003']" in message
+    assert "If they are other people, number those of one data set anew" in message
+
+
+def test_short_numbers_of_public_and_tested_people_are_chance(world):
+    public, tested = halves(world)
+    public = named(public, [f"sub-{k:02d}" for k in range(len(public))])
+    tested = named(tested, [f"{k}" for k in range(len(tested))])
+    require_strangers(public, tested)
+    assert compare_public(public, tested) == ()
+
+
+def test_short_numbers_whose_scans_are_alike_are_a_warning(world):
+    public, tested = halves(world)
+    n = min(len(public), len(tested))
+    public, tested = public.select(slice(n)), tested.select(slice(n))
+    fc = 0.6 * public.fc + 0.4 * tested.fc
+    public = named(public, [f"sub-{k:02d}" for k in range(n)])
+    tested = named(replace(tested, fc=fc), [f"{k}" for k in range(n)])
+    faults = compare_public(public, tested)
+    assert any("their scans are alike" in str(fault) for fault in faults)
+    assert {fault.severity for fault in faults} == {"warning"}
+
+
+# -- public people who contradict the tested ones ---------------------------------------------------
+@pytest.fixture(scope="module")
+def world() -> Cohort:
+    """Eight sites with ROIs in pairs and a disorder that a linear classifier finds."""
+    return simulate("easy", n_rois=24, n_sites=8, seed=0)
+
+
+def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
+    """Divide the sites into public and tested ones."""
+    is_public = np.isin(cohort.site, cohort.site_names[::2])
+    return cohort.select(is_public), cohort.select(~is_public)
+
+
+def named(cohort: Cohort, ids: list[str]) -> Cohort:
+    return replace(cohort, subject_id=np.array(ids))
+
+
+def permuted(cohort: Cohort) -> Cohort:
+    order = np.random.default_rng(0).permutation(cohort.n_rois)
+    return replace(cohort, fc=cohort.fc[:, order][:, :, order])
+
+
+@pytest.mark.parametrize("preset", ["easy", "realistic", "hard", "hard_shift", "systems"])  # fmt: skip
+def test_public_people_of_the_same_world_raise_no_alarm(preset):
+    for seed in range(3):
+        assert compare_public(*halves(simulate(preset, n_rois=24, seed=seed))) == ()
+
+
+def test_permuted_rois_of_the_public_people_are_refused(world):
+    public, tested = halves(world)
+    with pytest.raises(DataError, match="of the public people does not resemble"):
+        compare_public(permuted(public), tested)
+    accepted = replace(permuted(public), allow_unlike_sites=True)
+    (fault,) = compare_public(accepted, tested)
+    assert fault.severity == "warning"
+
+
+def test_swapped_hemispheres_of_the_public_people_are_refused(world):
+    public, tested = halves(world)
+    order = np.arange(24).reshape(-1, 2)[:, ::-1].ravel()
+    swapped = replace(public, fc=public.fc[:, order][:, :, order])
+    with pytest.raises(DataError, match="hemispheres of the public people look swap"):
+        compare_public(swapped, tested)
+
+
+def test_flipped_public_diagnoses_are_one_warning(world):
+    public, tested = halves(world)
+    (fault,) = compare_public(replace(public, y=1 - public.y), tested)
+    assert fault.severity == "warning"
+    assert re.search(
+        r"classifier of the tested people .* the \d+ public people", fault.what
+    )
+    assert "in the two data sets" in fault.do
+
+
+def test_one_flipped_public_site_is_named(world):
+    public, tested = halves(world)
+    site = public.site_names[1]
+    y = np.where(public.site == site, 1 - public.y, public.y)
+    (fault,) = compare_public(replace(public, y=y), tested)
+    assert fault.site == f"{site} (public)"
+
+
+def test_a_fault_of_the_tested_people_alone_is_left_to_their_own_check(world):
+    public, tested = halves(world)
+    site = tested.site_names[1]
+    y = np.where(tested.site == site, 1 - tested.y, tested.y)
+    assert compare_public(public, replace(tested, y=y)) == ()
+
+
+def test_check_and_run_warn_of_flipped_public_diagnoses(world, tmp_path):
+    import fcforge
+    from fcforge.core.options import CheckRequest
+    from fcforge.experiments.check import check_target
+
+    public, tested = halves(world)
+    wrong = np.isin(world.site, public.site_names)
+    np.savez(
+        tmp_path / "d.npz",
+        fc=world.fc,
+        label=np.where(wrong, 1 - world.y, world.y),
+        site=world.site,
+        subject_id=world.subject_id,
+    )
+    config = tmp_path / "x.toml"
+    config.write_text(
+        f"""
+[experiment]
+orders = 1
+[dataset]
+name = "folder"
+path = "d.npz"
+sites = {list(tested.site_names)!r}
+[base_model]
+[[learner]]
+method = "analytic"
+model = {{ name = "linear", features = "log+diagonal" }}
+"""
+    )
+    verdict = check_target(CheckRequest(config))
+    assert verdict.ok
+    assert [str(f) for f in verdict.findings if "public people" in f.what]
+    with pytest.warns(UserWarning, match="look swapped: .* public people"):
+        fcforge.run(config)
+
+
+@pytest.mark.parametrize("name", ["abide1_aal116", "abide1_aal116_dparsf"])
+def test_public_people_of_abide(shared_data, name):
+    people = load_folder(shared_data / f"{name}.npz")
+    is_tested = np.char.startswith(people.site.astype(str), ("NYU"))
+    for site in ("UM_1", "USM", "UCLA_1", "UM", "UCLA"):
+        is_tested |= people.site == site
+    public, tested = people.select(~is_tested), people.select(is_tested)
+    assert compare_public(public, tested) == ()
+    with pytest.raises(DataError, match="of the public people does not resemble"):
+        compare_public(permuted(public), tested)
+    (fault,) = compare_public(replace(public, y=1 - public.y), tested)
+    assert "look swapped: a classifier of the" in fault.what
+    shortened = named(public, [f"Site_{k}" for k in public.subject_id.tolist()])
+    require_strangers(shortened, tested)
 
 
 def test_a_release_without_a_start_is_refused_before_anything_runs(data):
@@ -229,7 +394,7 @@ def test_another_dataset_can_be_public(data):
     other = Component(
         "simulated", {"preset": "easy", "n_rois": 8, "n_sites": 2, "seed": 91}
     )
-    assert resolve_public(other, tested).sha256
+    assert resolve_public(other, tested)[0].sha256
     wrong = Component("simulated", {"n_rois": 9, "n_sites": 2})
     with pytest.raises(DataError, match=r"9 ROIs.* 8"):
         resolve_public(wrong, tested)

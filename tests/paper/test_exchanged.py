@@ -1,5 +1,6 @@
 """Permutations as sums over subjects: the same test as the product's, by hand and beside it."""
 
+from dataclasses import replace
 from itertools import product
 
 import exchanged
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from fake_runs import fake_learner, run
-from fcforge.evaluation.comparison import compare
+from fcforge.evaluation.comparison import Comparer, compare
 from fcforge.evaluation.forgetting import summary
 
 
@@ -50,3 +51,40 @@ def test_a_difference_that_is_not_defined_is_no_finding():
     y = np.zeros(6, dtype=int)  # no patient: no AUROC
     a, b = (run({"A": [np.linspace(low, 0.9, 6)]}, {"A": y}) for low in (0.1, 0.2))
     assert exchanged.p_values([([a], [b])], "auroc") == [1]
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "auroc"])
+def test_intervals_are_those_of_compare(metric):
+    """With as many draws they are the same to rounding."""
+    a = fake_learner("a", skill=1.2, seeds=(0, 1, 2))
+    b = fake_learner("b", skill=1.0, seeds=(0, 1, 2))
+    theirs = compare(a, b, metric=metric, n_draws=500)
+    ours = exchanged.intervals([(a, b)], metric, n_draws=500)[0]
+    expected = (theirs.difference, theirs.low, theirs.high)
+    assert (ours.value, ours.low, ours.high) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_change_of_differences_is_that_of_the_product():
+    a, b, c, d = (
+        fake_learner("x", skill=skill, seeds=(0, 1, 2))
+        for skill in (1.4, 1.0, 1.2, 0.9)
+    )
+    theirs = Comparer(n_draws=500).change((a, b), (c, d))
+    ours = exchanged.change((a, b), (c, d), n_draws=500)
+    expected = (theirs.value, theirs.low, theirs.high)
+    assert (ours.value, ours.low, ours.high) == pytest.approx(expected, abs=1e-9)
+
+
+def test_learners_that_tested_other_people_are_not_compared():
+    a = fake_learner("a", skill=1.2, seeds=(0,))
+    others = [
+        replace(
+            r,
+            subject_ids={
+                s: tuple(f"{i}x" for i in ids) for s, ids in r.subject_ids.items()
+            },
+        )
+        for r in a
+    ]
+    with pytest.raises(ValueError, match="other people with seed 0"):
+        exchanged.intervals([(a, others)])

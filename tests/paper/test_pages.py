@@ -50,15 +50,39 @@ def test_a_shift_of_all_scores_changes_accuracy_but_not_at_the_own_threshold(few
     assert summary(one, "auroc")["aaa"] == pytest.approx(summary(run, "auroc")["aaa"])
 
 
-def test_words_follow_the_interval(few):
-    assert few.verdict("t", "FORGE", "FORGE") == "cannot be told from"
-    assert few.difference("t", "FORGE", "FORGE") == "0.000 [0.000, 0.000]"
+def family(few, table: str, other: str, **gaps: Comparison) -> None:
+    """Put differences to one learner into a table."""
+    few._families[table, other, "accuracy"] = gaps
+
+
+def test_a_difference_is_found_where_interval_and_p_agree(few):
+    found, chance = 0.01, 0.5
+    family(
+        few,
+        "t",
+        "ER",
+        above=Comparison(0.1, 0.05, 0.2, 0, p_holm=found),
+        below=Comparison(-0.1, -0.2, -0.05, 0, p_holm=found),
+        improbable=Comparison(0.1, -0.05, 0.2, 0, p_holm=found),
+        by_chance=Comparison(0.1, 0.05, 0.2, 0, p_holm=chance),
+    )
+    assert few.finding("t", "above", "ER") == "is found above"
+    assert few.finding("t", "below", "ER") == "is found below"
+    for learner in ("improbable", "by_chance"):
+        assert few.finding("t", learner, "ER") == "is not found to differ from"
+    assert few.established("t", "above", "ER")
+    assert not few.established("t", "below", "ER")
+    assert few.holds("t", "above", "ER") == "holds"
+    assert few.holds("t", "below", "ER") == "the reverse"
+    assert few.holds("t", "by_chance", "ER") == "not shown"
+    assert few.count_apart("t", "ER", ["above", "by_chance", "below"]) == "2 of 3"
+    assert few.tested("t", "above", "ER").endswith("p 0.010")
+
+
+def test_numbers_of_a_difference_are_those_of_the_comparison(few):
     text = few.compare("t", "FORGE", "Fine-tuning")
-    found = few._compared("t", "FORGE", "Fine-tuning")
-    expected = "is above" if found.low > 0 else "cannot be told from"
-    assert text.startswith(f"FORGE {expected} fine-tuning (+")
-    assert few.holds("t", "FORGE", "FORGE") == "not shown"
-    assert not few.established("t", "Fine-tuning", "FORGE")
+    verdict = few.finding("t", "FORGE", "Fine-tuning")
+    assert text.startswith(f"FORGE {verdict} fine-tuning (+")
     p = few.minus("t", ["Fine-tuning"]).splitlines()[-1].split(" | ")[-1].strip(" |")
     assert few.p("t", "FORGE", "Fine-tuning") == f"p {p}"
     assert few.best("t") in ROWS
@@ -66,21 +90,19 @@ def test_words_follow_the_interval(few):
 
 
 def test_verdicts_on_two_sets_are_joined_where_they_agree(few):
-    two = {"529": "t", "444": "t"}
-    text = few.on_both(two, "FORGE", "FORGE", "itself")
-    assert text == (
-        "cannot be told from itself on either set "
-        "(529: 0.000 [0.000, 0.000]; 444: 0.000 [0.000, 0.000])"
+    two = {"529": "t", "444": "u"}
+    same = Comparison(0.0, -0.1, 0.1, 1, p_holm=1)
+    for table in "tu":
+        family(few, table, "ER", FORGE=same)
+    shown = "0.000 [\N{MINUS SIGN}0.100, +0.100]"
+    assert few.on_both(two, "FORGE", "ER", "it") == (
+        f"is not found to differ from it on either set (529: {shown}; 444: {shown})"
     )
-    few._tables["u"] = few._tables["t"]
-    few._differences["u", "FORGE minus ER", "accuracy"] = Comparison(0.1, 0.05, 0.2, 0)
-    few._differences["t", "FORGE minus ER", "accuracy"] = Comparison(0.0, -0.1, 0.1, 1)
-    assert few.on_both({"529": "t", "444": "u"}, "FORGE", "ER") == (
-        "cannot be told from ER on the 529 (0.000 [\N{MINUS SIGN}0.100, +0.100]) "
-        "and is above ER on the 444 (+0.100 [+0.050, +0.200])"
+    family(few, "u", "ER", FORGE=Comparison(0.1, 0.05, 0.2, 0, p_holm=0.01))
+    assert few.on_both(two, "FORGE", "ER") == (
+        f"is not found to differ from ER on the 529 ({shown}) "
+        "and is found above ER on the 444 (+0.100 [+0.050, +0.200])"
     )
-    assert few.reach("tt", "FORGE", "ER") == "with intervals that reach zero"
-    assert few.reach("tu", "FORGE", "ER") == "with 1 of 2 intervals that reach zero"
     assert few.loss_below("t", "FORGE", "ER") == "0.100"
     assert few.loss_below("u", "FORGE", "ER") == "0.000"
 
@@ -116,10 +138,10 @@ def test_gains_are_differences_of_aaa_and_bold_where_they_are_found(few):
     keeps = {"Fine-tuning": "nothing", "ER": "real people"}
     gap = few.difference("t", "ER", "Fine-tuning")
     level = few.value("t", "Fine-tuning")
+    compared = few._compared("t", "ER", "Fine-tuning")
+    assert compared.low > 0
     for p, shown in ((0.02, f"**{gap}**"), (0.5, gap)):
-        compared = few._compared("t", "ER", "Fine-tuning")
-        assert compared.low > 0
-        few._p["t", "Fine-tuning"] = {"ER": replace(compared, p_holm=p)}
+        family(few, "t", "Fine-tuning", ER=replace(compared, p_holm=p))
         lines = few.gains({"here": "t", "again": "t"}, keeps, "Fine-tuning").split("\n")
         assert lines[2] == f"| Fine-tuning, AAA | nothing | {level} | {level} |"
         assert lines[3] == f"| ER minus fine-tuning | real people | {shown} | {shown} |"
@@ -226,10 +248,9 @@ def test_the_words_of_the_first_page_hold():
         # "no method is found better on it": ridge trains no GCN
         others = [k for k in stored.learners(gcn) if k not in ("Fine-tuning", "Ridge")]
         assert not any(stored.established(gcn, k, "Fine-tuning") for k in others)
-        assert stored.verdict(linear, "FORGE", "Cumulative") == "cannot be told from"
-        # "a point more in accuracy" (the landing page), and no finding
+        assert not stored.established(linear, "FORGE", "Cumulative")
+        # "at most a point or two of accuracy" (the landing page), and no finding
         gain = stored._compared(linear, "FORGE", "Fine-tuning")
-        assert gain.low <= 0 <= gain.high
         assert 0.005 < gain.difference < 0.02
         # "ridge is not found worse over few sites"
         assert stored.finding(linear, "Ridge", "Fine-tuning") != "is found below"
@@ -238,7 +259,9 @@ def test_the_words_of_the_first_page_hold():
         assert part.low > 0
         for metric in ("own", "auroc"):
             for k in ("FORGE", "FORGE, Gaussian", "ER", "Cumulative"):
-                assert stored.verdict(linear, k, "Fine-tuning", metric) != "is above"
+                assert (
+                    stored.finding(linear, k, "Fine-tuning", metric) != "is found above"
+                )
         # "SI's strength acts too weakly to differ from fine-tuning"
         assert abs(stored._compared(linear, "SI", "Fine-tuning").difference) < 0.0005
         # "a linear model learns more"
@@ -248,17 +271,27 @@ def test_the_words_of_the_first_page_hold():
         assert stored.established(sites, learner, "Fine-tuning")
     for metric in ("own", "auroc"):
         for k in ("FORGE", "FORGE, Gaussian", "ER", "Cumulative"):
-            assert stored.verdict(sites, k, "Fine-tuning", metric) != "is above"
+            assert stored.finding(sites, k, "Fine-tuning", metric) != "is found above"
         # "ridge gains more than that"
-        assert stored.verdict(sites, "Ridge", "Fine-tuning", metric) == "is above"
+        assert stored.finding(sites, "Ridge", "Fine-tuning", metric) == "is found above"
 
 
-def test_a_finding_needs_interval_and_p(few):
-    verdict = few.verdict("t", "FORGE", "Fine-tuning")
-    for p, expected in ((0.02, verdict.replace("is ", "is found ")), (0.5, None)):
-        compared = few._compared("t", "FORGE", "Fine-tuning")
-        few._p["t", "Fine-tuning"] = {"FORGE": replace(compared, p_holm=p)}
-        if expected is None or verdict == "cannot be told from":
-            expected = "is not found to differ from"
-        assert few.finding("t", "FORGE", "Fine-tuning") == expected
-        assert few.tested("t", "FORGE", "Fine-tuning").endswith(f"p {p:.3f}")
+def test_tables_of_runs_are_of_one_commit():
+    stored = make_tables.RESULT_PAGES
+    commits = {stored.commit(name) for name in make_tables.table_names()}
+    assert len(commits) <= 1
+
+
+def test_the_strongest_attack_of_an_audit_is_quoted(tmp_path):
+    rows = [
+        {"release": g, "attack": a, "auc": [v, v - 0.1, v + 0.02], "tpr": [0.5, 0, 1]}
+        | {"identified": [0.2, 0.1, 0.3] if a == "fingerprint" else None}
+        for g, values in {"copies": (0.9, 0.97), "noise": (0.5, 0.51)}.items()
+        for a, v in zip(("fingerprint", "shadow models"), values, strict=True)
+    ]
+    (tmp_path / "audit.json").write_text(json.dumps({"rows": rows}))
+    made = Pages(tmp_path)
+    assert made.audited("audit", "copies") == ".97"
+    lines = made.audit("audit").splitlines()
+    assert lines[2].startswith("| copies | 0.900 [0.800, 0.920] | 0.970 [")
+    assert lines[3].endswith("| 0.500 | 0.200 |")

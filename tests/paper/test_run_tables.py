@@ -467,3 +467,15 @@ def test_stored_scores_of_other_data_are_not_taken(tmp_path, capsys, monkeypatch
     script.stored_runs.cache_clear()
     with pytest.raises(SystemExit, match="different data files"):
         script.stored_learners(whole, "abc", results)
+
+
+def test_a_table_without_config_at_an_older_commit_is_left_out(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(script, "EXPERIMENTS", tmp_path)
+    plan = Namespace(
+        folder=tmp_path / "plan", only=["generators_529"], small=False, commit="abc"
+    )
+    script.write(plan)
+    assert "generators_529: no config at this commit" in capsys.readouterr().out
+    assert not list(plan.folder.iterdir())

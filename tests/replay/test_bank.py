@@ -40,6 +40,21 @@ def test_rows_follow_each_other_and_a_name_is_added_once():
     assert bank.y[torch.tensor([4, 5])].tolist() == [0, 0]
 
 
+def test_a_closed_bank_accepts_no_new_pool():
+    bank = filled()
+    new = PoolName("synthetic", "B", 0, "x")
+    with bank.closed():
+        assert bank.add(MADE, batch(9, 2)).tolist() == [5, 6, 7]
+        with pytest.raises(SealedError, match="site 'B': a method adds 2 subjects to"):
+            bank.add(new, batch(2, 3))
+        with bank.closed(False):
+            bank.add(PoolName("synthetic", "C", 0, "x"), batch(1, 3))
+        with pytest.raises(SealedError):
+            bank.add(new, batch(2, 3))
+    assert len(bank) == 9
+    assert bank.add(new, batch(2, 3)).tolist() == [9, 10]
+
+
 class Counting:
     """A model whose preparation is counted."""
 

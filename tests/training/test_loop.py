@@ -134,6 +134,48 @@ def test_a_method_that_trains_on_other_sites_is_stopped():
         world.teach(order()[1:2])
 
 
+@dataclass(frozen=True)
+class Launders(Method):
+    """Puts real subjects into the bank as synthetic ones."""
+
+    name: ClassVar[str] = "launders"
+
+    def end_site(self, model, lane, site):
+        name = PoolName("synthetic", site.name, 0, "train", 1)
+        site.bank.add(name, FCBatch(site.fc, site.y))
+        return lane
+
+
+def test_a_method_cannot_add_subjects_to_the_bank():
+    world = World.of("finetune", training=QUICK)
+    world.learner = Learner(Launders(), world.learner.model)
+    words = r"a method adds \d+ subjects to the bank as synthetic ones. Take .*site.synthetic"
+    with pytest.raises(SealedError, match=words):
+        world.teach(order()[:1])
+    assert len(world.bank) == len(world.view(order()[0]).rows)
+    world.view(order()[1])  # the bank is open again
+
+
+@dataclass(frozen=True)
+class LaundersPublicSubjects(Method):
+    """Puts public subjects into the bank as synthetic ones."""
+
+    name: ClassVar[str] = "launders-public-subjects"
+    needs_public: ClassVar[bool] = True
+
+    def start(self, model, lane, public=None):
+        name = PoolName("synthetic", "x", 0, "train", 1)
+        public.bank.add(name, FCBatch(public.bank.fc(public.rows), public.y))
+        return lane
+
+
+def test_a_method_cannot_add_subjects_at_the_start_either():
+    world = World.of("base_model_alone")
+    learner = Learner(LaundersPublicSubjects(), world.learner.model)
+    with pytest.raises(SealedError, match="to the bank as synthetic ones"):
+        start_lane(learner, 0, public=world.public())
+
+
 def test_only_real_rows_count_as_hoarding():
     bank = Bank()
     real = make_sites(cohort(), 0)[order()[0]].train

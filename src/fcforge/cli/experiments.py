@@ -126,7 +126,7 @@ def run(
 
 def _prepared(config: Path, overrides: Sequence[str] | None) -> "Prepared":
     """Read a config, load and check its data, and print their warnings and the leaks that are on."""
-    from fcforge.data.checks import data_warnings
+    from fcforge.data.checks import data_warnings, warning_lines
     from fcforge.experiments.config import load_experiment
     from fcforge.experiments.run import leak_notes, prepare
 
@@ -134,6 +134,7 @@ def _prepared(config: Path, overrides: Sequence[str] | None) -> "Prepared":
     with at_work("loading and checking the data"):
         prepared = prepare(experiment)
         found = data_warnings(prepared.cohort)
+        found += warning_lines(prepared.public_warnings)
     for line in found:
         warn(line)
     for note in leak_notes(experiment):

@@ -14,7 +14,7 @@ import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.formatting import counted, whole
-from fcforge.data.checks import GIVE_KIND, SHOWN, WIDEN, check_cohort
+from fcforge.data.checks import GIVE_KIND, NAMED, SHOWN, WIDEN, check_cohort
 from fcforge.data.cohort import Cohort
 from fcforge.data.faults import grouped
 from fcforge.data.participants import NAME_THEM, SEVERAL, is_missing
@@ -46,9 +46,13 @@ IN_PYTHON = {
     r"In \[dataset\]: leave_out = .*": (
         "Leave one of them out of all arrays, or give dataset={'allow_duplicates': True}."
     ),
+    r"leave one of the two out: leave_out = .*? in \[dataset\]\.": (
+        "leave one of the two out of all arrays."
+    ),
     r"allow_unlike_sites = true in \[dataset\]": "dataset={'allow_unlike_sites': True}",
     r"--set 'dataset\.merge=.*": "give both the same name in site.",
     r" A square time series\? kind='timeseries'\.": "",
+    " " + re.escape(NAMED): "",
 }
 
 
@@ -84,7 +88,7 @@ def write_arrays(
     columns = {
         "y": _column(y),
         "site": _column(site),
-        "subject_id": np.array([str(k) for k in ids]),
+        "subject_id": np.array([whole(str(k)) for k in ids]),
     }
     for name, column in columns.items():
         if column.shape != matrices.shape[:1]:

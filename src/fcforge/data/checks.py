@@ -36,6 +36,8 @@ POSITIVE_HINT = (
     "Fisher z with ones on the diagonal, absolute, thresholded or binary correlations? Give Pearson "
     "correlations as they are."
 )
+KEPT = "Kept as it is; leave subjects with many such ROIs out."
+NAMED = "`fcforge check` names the ROIs."
 WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
 
 
@@ -97,17 +99,24 @@ def require_valid(
 def data_warnings(cohort: Cohort) -> list[str]:
     """Return what every command that trains warns of as lines, equal ones once.
 
-    These are the people that the loader left out, eigenvalues, ids that may be of one person,
-    duplicate scans, and sites that contradict the others. Duplicate scans that a cohort with
-    ``allow_duplicates`` accepts are not among them.
+    These are the people that the loader left out, ROIs without signal, eigenvalues, ids that may be
+    of one person, duplicate scans, sites that contradict the others, and names of sites that look
+    alike. People with ROIs without signal are counted in one line. Duplicate scans that a cohort
+    with ``allow_duplicates`` accepts are not among them.
     """
     faults = [*cohort.faults]
     if len(cohort) and np.isfinite(cohort.fc).all():
-        faults += _positive_faults(cohort)
+        faults += [*_flat_roi_faults(cohort), *_positive_faults(cohort)]
         faults += id_faults(cohort)
         if not cohort.allow_duplicates:
             faults += _duplicate_faults(cohort)
         faults += site_faults(cohort)
+    faults += _size_faults(cohort, to_split=True)  # its warnings: names of sites
+    return warning_lines(faults)
+
+
+def warning_lines(faults: Iterable[Fault]) -> list[str]:
+    """Return the warnings among faults as lines, equal ones once."""
     of_warnings = [fault for fault in faults if fault.severity == "warning"]
     return [f"WARNING: {fault}" for fault in grouped(of_warnings)]
 
@@ -144,8 +153,18 @@ def _matrix_faults_of(cohort: Cohort) -> Iterator[Fault]:
         if flat:
             rois = "ROI" if len(flat) == 1 else "ROIs"
             message = f"{rois} {abbreviated(flat)} without signal (constant FC)."
-            hint = "Kept as it is; leave subjects with many such ROIs out."
-            yield Fault("warning", message, hint, subject, site)
+            yield Fault("warning", message, KEPT, subject, site)
+
+
+def _flat_roi_faults(cohort: Cohort) -> Iterator[Fault]:
+    """Yield one warning for each subject with ROIs without signal, whichever these are."""
+    people = zip(
+        cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True
+    )
+    for fc, subject, site in people:
+        if _flat_rois(fc):
+            message = "ROIs without signal (constant FC)."
+            yield Fault("warning", message, f"{KEPT} {NAMED}", subject, site)
 
 
 def _positive_faults(cohort: Cohort) -> Iterator[Fault]:

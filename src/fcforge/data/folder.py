@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError, at
-from fcforge.core.formatting import abbreviated
+from fcforge.core.formatting import abbreviated, counted
+from fcforge.core.names import folded
 from fcforge.core.options import Kind
 from fcforge.core.settings import Validated
 from fcforge.core.target import Target
@@ -23,7 +24,7 @@ from fcforge.data import participants
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.edges import fc_from_upper
 from fcforge.data.faults import Fault
-from fcforge.data.label_codes import RECODE, coding_conflict, is_number
+from fcforge.data.label_codes import coding_fault, is_number
 from fcforge.data.matrices import rows_as_fc, to_fc, undo_fisher_z
 from fcforge.data.participants import (
     CONTROLS,
@@ -50,6 +51,11 @@ from fcforge.imaging.people import table_in, under_ids_of
 ARRAYS = ("label", "site", "subject_id")  # that an .npz needs in addition to FC
 Rows = list[dict[str, str]]  # rows of a table, by column
 Named = Mapping[str, str]  # column by role: {"site": "scanner_site"}
+SITE_BEFORE_ID = (
+    "Put the site before the id, in the table and in the names of the files (sub-NYU01), or give the "
+    "table a column `file`."
+)
+SAY_WHAT = f"say what each code means: {participants.NAME_THEM}"
 EDGE = re.compile(r".+~.+|edge_?\d+", re.IGNORECASE)  # name of an edge's column
 
 
@@ -162,8 +168,9 @@ class Folder(Validated):
             files = scan_files(path, self.pattern)
             listed = participants.people_of(read_table(table), named)
             faults = [*listed.faults, *_files_without_row(listed, files)]
+            sites_of = _sites_by_id(listed)
             return listed._replace(faults=faults), lambda person: read_fc(
-                _file_of(person, path, files), self.kind, self.variable
+                _file_of(person, path, files, sites_of), self.kind, self.variable
             )
         if path.suffix.lower() in TEXT:
             rows, fc, names = _edge_rows(read_table(path), self.kind)
@@ -186,7 +193,8 @@ class Folder(Validated):
                 raise participants.no_column("label", [*listed.people[0].extra])
             diagnoses = [person.diagnosis for person in listed.people]
             meaning = groups_of(diagnoses, *groups, self.partial)
-            self._require_one_coding(listed, meaning)
+            doubts = self._check_coding(listed, meaning)
+            listed = listed._replace(faults=[*listed.faults, *doubts])
             return participants.labelled(listed, meaning, self.drop_unlabelled)
         if any(groups) or self.drop_unlabelled:
             raise ConfigError(
@@ -195,8 +203,8 @@ class Folder(Validated):
             )
         return listed
 
-    def _require_one_coding(self, listed: Listed, groups: Mapping[str, int]) -> None:
-        """Raise `DataError` if sites write other codes for their diagnoses.
+    def _check_coding(self, listed: Listed, groups: Mapping[str, int]) -> list[Fault]:
+        """Return warnings of sites that may write other codes for their diagnoses.
 
         Codes that `positive` or `negative` names have the meaning that the user gives them. Words
         without named groups are known ones, so that only numbers are compared.
@@ -206,13 +214,18 @@ class Folder(Validated):
         listed : Listed
         groups : mapping of str to int
             As `groups_of` returns it.
+
+        Raises
+        ------
+        DataError
+            If sites write other codes, or if the table holds two codes for controls, 0 and ABIDE's 2.
         """
         if groups and not self.classes:
-            return
+            return []
         merged = {
             part: new for new, parts in (self.merge or {}).items() for part in parts
         }
-        codes: dict[str, set[str]] = {}
+        people: dict[str, Counter[str]] = {}
         for person in listed.people:
             word = person.diagnosis
             used = (
@@ -221,15 +234,44 @@ class Folder(Validated):
             if not used or participants.is_missing(word):
                 continue
             if not groups and is_number(word):
-                codes.setdefault(person.site, set()).add(word)
+                people.setdefault(person.site, Counter())[word.strip()] += 1
             if groups and (k := participants.meaning_of(word, groups)) is not None:
-                codes.setdefault(person.site, set()).add(self.classes[k])
+                people.setdefault(person.site, Counter())[self.classes[k]] += 1
         controls = self.classes[0] if self.classes else None
-        if conflict := coding_conflict(codes, controls):
-            hint = RECODE
-            if not self.classes:
-                hint = f"{RECODE} Or say what each code means: {participants.NAME_THEM}"
-            raise DataError(conflict, do=hint)
+        fault = coding_fault(people, controls=controls, listed=bool(self.classes))
+        if self.classes:
+            if fault and fault.severity == "error":
+                raise DataError(fault.what, do=fault.do)
+            return [fault] if fault else []
+        if fault:
+            raise DataError(fault.what, do=f"{fault.do} Or {SAY_WHAT}")
+        if listed.label_column.lower() in participants.CONTROLS_OF_COLUMN:
+            _refuse_two_controls(people, listed.label_column)
+        return []
+
+
+def _refuse_two_controls(people: Mapping[str, Mapping[str, int]], column: str) -> None:
+    """Raise `DataError` if a column has two numbers for controls, such as 0 and 2 in DX_GROUP.
+
+    Parameters
+    ----------
+    people : mapping of site to mapping of code to int
+        Numbers of people.
+    column : str
+        Name of the diagnosis's column.
+    """
+    two = ["0", *participants.CONTROLS_OF_COLUMN[column.lower()]]
+    texts = []
+    for code in two:
+        sites = [site for site, codes in people.items() if code in codes]
+        n = sum(people[site][code] for site in sites)
+        texts.append(f"{code} for {counted(n, 'row')} ({abbreviated(sites, 3)})")
+        if not sites:
+            return
+    raise DataError(
+        f"{column} holds {' and '.join(texts)}; both would be read as controls.",
+        do=f"Correct mistyped rows, or recode the sites. Or {SAY_WHAT}",
+    )
 
 
 def load_folder(path: str | Path, **settings: Any) -> Cohort:
@@ -350,7 +392,22 @@ def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...
 
 
 # -- one file per subject --------------------------------------------------------------------------
-def _file_of(person: Participant, folder: Path, files: Sequence[Path]) -> Path:
+def _sites_by_id(listed: Listed) -> dict[str, list[str]]:
+    """Return the sites of each id in a table, in the order of its rows."""
+    sites_of: dict[str, list[str]] = {}
+    for person in listed.people:
+        sites = sites_of.setdefault(person.subject_id, [])
+        if person.site not in sites:
+            sites.append(person.site)
+    return sites_of
+
+
+def _file_of(
+    person: Participant,
+    folder: Path,
+    files: Sequence[Path],
+    sites_of: Mapping[str, Sequence[str]],
+) -> Path:
     """Return the file of a subject: the one that the table names, or whose name begins with the id.
 
     Parameters
@@ -360,6 +417,8 @@ def _file_of(person: Participant, folder: Path, files: Sequence[Path]) -> Path:
         Folder that file names of the table are relative to.
     files : sequence of Path
         All files that may be a scan.
+    sites_of : mapping of str to sequence of str
+        Sites of each id of the table.
 
     Raises
     ------
@@ -375,10 +434,44 @@ def _file_of(person: Participant, folder: Path, files: Sequence[Path]) -> Path:
         hint = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
         raise DataError("is listed, but has no file.", do=hint)
     if len(owned) > 1:
+        if sites := _sharing_sites(person, folder, owned, sites_of):
+            shared = f"{len(sites)} sites share ids ({abbreviated(sites)})."
+            raise DataError(shared, do=SITE_BEFORE_ID)
         names = abbreviated(path.name for path in owned)
         hint = "Choose one by its name, e.g. --set 'dataset.pattern=**/*_relmat.tsv'."
         raise DataError(f"has {len(owned)} files ({names}).", do=hint)
     return owned[0]
+
+
+def _sharing_sites(
+    person: Participant,
+    folder: Path,
+    owned: Sequence[Path],
+    sites_of: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Return the sites that share a person's id, if its files lie in folders of different sites; else none.
+
+    Parameters
+    ----------
+    person, folder, sites_of
+        As in `_file_of`.
+    owned : sequence of Path
+        Files whose name begins with the id.
+    """
+    folders = [path.relative_to(folder).parts[:-1] for path in owned]
+    sites = sites_of[person.subject_id]
+    if len(sites) > 1 and len(set(folders)) > 1:
+        return list(sites)
+    # The table may have one row of an id that several sites have.
+    known = {folded(site): site for of_id in sites_of.values() for site in of_id}
+    named = [
+        known[folded(part)]
+        for parts in folders
+        for part in parts
+        if folded(part) in known
+    ]
+    named = list(dict.fromkeys(named))
+    return named if len(named) > 1 else []
 
 
 def _files_without_row(listed: Listed, files: Sequence[Path]) -> Iterator[Fault]:

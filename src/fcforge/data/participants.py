@@ -43,9 +43,23 @@ DISORDERS = {
 PATIENTS = {
     word: disorder for disorder, words in DISORDERS.items() for word in listed(words)
 }
+# Words of subtypes of one disorder, which can be classes of their own.
+SUBTYPES = {
+    word: words
+    for words in (
+        "autism, autistic",
+        "asperger, asperger's, aspergers",
+        "pdd-nos",
+        "adhd-c, adhd-combined",
+        "adhd-i, adhd-inattentive",
+        "adhd-h, adhd-hyperactive",
+    )
+    for word in listed(words)
+}
 CONTROLS = listed(
     "0, false, tc, td, tdc, hc, nc, cn, con, ctrl, control, controls, healthy, healthy control, "
-    "healthy controls, normal control, typically developing"
+    "healthy controls, normal control, typically developing, typical, neurotypical, nt, hv, normal, "
+    "comparison"
 )
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
@@ -76,10 +90,10 @@ SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 # -- meaning of diagnoses --------------------------------------------------------------------------
 def is_missing(value: str) -> bool:
     """Return whether a cell of a table stands for a missing value."""
-    return _plain(value) in MISSING
+    return plain_word(value) in MISSING
 
 
-def _plain(word: str) -> str:
+def plain_word(word: str) -> str:
     """Return a word in the form in which words are compared: NFKC, lower case, no outer spaces."""
     return unicodedata.normalize("NFKC", word).strip().casefold()
 
@@ -104,7 +118,7 @@ def label_of(value: str, column: str = "") -> int:
     >>> label_of("ASD"), label_of("HC"), label_of("2", column="DX_GROUP")
     (1, 0, 0)
     """
-    word = _plain(value)
+    word = plain_word(value)
     if word in PATIENTS:
         return 1
     if word in (*CONTROLS, *CONTROLS_OF_COLUMN.get(column.lower(), ())):
@@ -137,7 +151,7 @@ def groups_of(
     Returns
     -------
     dict of str to int
-        By diagnosis, in the form of `_plain`: 0 for controls, 1 for patients, or the place among
+        By diagnosis, in the form of `plain_word`: 0 for controls, 1 for patients, or the place among
         `classes`. Empty if no groups are named and known words suffice (`label_of`).
 
     Raises
@@ -147,7 +161,7 @@ def groups_of(
         in the data.
     """
     counts = Counter(v.strip() for v in values if not is_missing(v))
-    present = {_plain(value) for value in counts}
+    present = {plain_word(value) for value in counts}
     counted_values = ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
     # The place of a group is its class: controls first.
     groups = [_listed(group) for group in classes or (negative, positive)]
@@ -207,13 +221,13 @@ def meaning_of(value: str, groups: Mapping[str, int], column: str = "") -> int |
             "config: --set dataset.drop_unlabelled=true)."
         )
         raise DataError("has no diagnosis.", do=hint)
-    return groups.get(_plain(value)) if groups else label_of(value, column)
+    return groups.get(plain_word(value)) if groups else label_of(value, column)
 
 
 def _listed(words: Words) -> tuple[str, ...]:
-    """Return the diagnoses of one group in the form of `_plain`; empty for None."""
+    """Return the diagnoses of one group in the form of `plain_word`; empty for None."""
     several = listed(words) if isinstance(words, str) else words or ()
-    return tuple(_plain(str(word)) for word in several)
+    return tuple(plain_word(str(word)) for word in several)
 
 
 def _refuse_two_disorders(present: set[str], counted_values: str) -> None:
@@ -222,7 +236,7 @@ def _refuse_two_disorders(present: set[str], counted_values: str) -> None:
     Parameters
     ----------
     present : set of str
-        Diagnoses of the data in the form of `_plain`.
+        Diagnoses of the data in the form of `plain_word`.
     counted_values : str
         The same with their counts, for the message.
     """

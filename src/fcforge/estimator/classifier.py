@@ -10,7 +10,7 @@ Shapes: n subjects, R ROIs, E = R (R - 1) / 2 edges, K classes.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -18,7 +18,9 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from fcforge.core.target import Target
+from fcforge.data.checks import MIN_PER_CLASS
 from fcforge.data.cohort import Cohort
+from fcforge.data.label_codes import is_number
 from fcforge.data.site_checks import CHECK_LABELS, SWAPPED, contrast, labels_swapped
 from fcforge.estimator import people
 from fcforge.estimator.continual import LEARN_ANEW, ContinualEstimator, require_no_scans
@@ -103,6 +105,9 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     class_weight : "balanced", mapping of class to weight, or None
         Weights of the classes, which multiply `sample_weight`. "balanced" gives the classes of
         every site equal weight and keeps the site's total.
+    allow_unlike_codes : bool
+        Whether sites whose codes of the classes differ (0 and 1 at one, 1 and 2 at another) are only a
+        warning. True says that every code is a class of its own.
 
     Attributes
     ----------
@@ -123,6 +128,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     """
 
     class_weight: Any = None
+    allow_unlike_codes: bool = False
 
     # -- learning --------------------------------------------------------------------------------
     def partial_fit(
@@ -145,7 +151,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
             As in `fit`. Without a name a site is new: site-1, site-2, ... A named site may
             return with further subjects.
         classes : sequence, optional
-            All classes, where the first site may lack one; by default those of `y`.
+            All classes, where the first site may lack one; by default those of `y`. Sites with 0 and 1
+            and with 0 and 2, or with 2 and 3, are then no contradiction.
 
         Returns
         -------
@@ -178,8 +185,11 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         classes : sequence, optional
             As in `partial_fit`.
         """
+        if y is not None:
+            people.refuse_missing(y)
+            people.refuse_mixed_types(y)
         numbers, labels = self._checked(X, y, first)
-        self._require_one_coding(labels, site, classes, first)
+        coding = self._coding_of(labels, site, sample_weight, classes, first)
         # `ordered` has the classes in the order of the model (controls first), `known` sorted
         ordered = self._ordered_classes(labels, classes) if first else self._labels
         known = people.require_classes(labels, np.unique(ordered))
@@ -202,39 +212,72 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         )
         self.classes_ = known
         self._labels = ordered
+        self._people_of_class = coding
         self._warn_if_constant(X, labels, covariates, first)
         return self
 
-    def _require_one_coding(
-        self, labels: np.ndarray, site: Any, classes: Any, first: bool
-    ) -> None:
-        """Raise `InputError` if sites have other codes for their classes, in this call or before.
+    def _coding_of(
+        self,
+        labels: np.ndarray,
+        site: Any,
+        sample_weight: Any,
+        classes: Any,
+        first: bool,
+    ) -> dict[str, dict[Any, int]]:
+        """Return the number of people of each class at each site, of this call and of earlier ones.
+
+        Raises `InputError` if sites have other codes for their classes, and warns where that is less
+        certain.
 
         Parameters
         ----------
         labels : ndarray of shape (n,)
             Classes of the people of the call, as in `y`.
-        site, classes
+        site, sample_weight, classes
             As in `partial_fit`.
         first : bool
             Whether this is the first call.
         """
-        stated = self._labels.tolist() if not first else classes
-        if stated is None:
-            controls = None
-        else:
-            people.refuse_missing(stated)
-            controls = min(np.asarray(stated).tolist(), default=None)
-        before: dict[str, set[Any]] = {}
-        for name in () if first else self.sites_:
-            places = [k for k, sites in self._sites_of_class.items() if name in sites]
-            # a loaded model does not know which classes each of its sites has
-            before[name] = {stated[k] for k in places} or set(stated)
-        codes: dict[str, set[Any]] = {}
-        names = self._site_names(site, len(labels), first).tolist()
-        for name, label in zip(names, labels.tolist(), strict=True):
-            codes.setdefault(name, set(before.get(name, ()))).add(label)
-        people.require_one_coding(codes, before, controls)
+        people.refuse_missing([] if classes is None else classes)
+        known = {} if first else self._people_of_class
+        assumed = {} if first else self._assumed_people()
+        names = self._site_names(site, len(labels), first)
+        weighted = people.weighted(sample_weight, self.class_weight, labels)
+        counts = {
+            name: dict(people_of_class) for name, people_of_class in known.items()
+        }
+        for name, label in zip(
+            names[weighted].tolist(), labels[weighted].tolist(), strict=True
+        ):
+            of_site = counts.setdefault(name, {})
+            of_site[label] = of_site.get(label, 0) + 1
+        stated = classes if first else self._labels.tolist()
+        known_classes = [] if stated is None else np.asarray(stated).tolist()
+        controls = min(known_classes, default=None)
+        listed = self.features == "any" or {*labels.tolist()} <= {*known_classes}
+        people_of_code = {**assumed, **counts}
+        if not self.allow_unlike_codes:
+            people.require_one_coding(people_of_code, controls, listed=listed)
+        if not first:
+            people.require_classes(labels, np.unique(self._labels))
+        before = {**assumed, **known}
+        people.warn_of_coding(people_of_code, before, controls, listed=listed)
+        return counts
+
+    def _assumed_people(self) -> dict[str, dict[Any, int]]:
+        """Return numbers of people of the sites whose numbers a file of an earlier version lacks.
+
+        Such a site is taken to have every class. If there are more than two this is a warning, because
+        the codes of later sites cannot be compared with its.
+        """
+        known = self._people_of_class
+        labels = self._labels.tolist()
+        unknown = [name for name in self.sites_ if name not in known]
+        if unknown and not known and len(labels) > 2 and all(map(is_number, labels)):
+            message = "It is not known which classes each earlier site has"
+            hint = "Check that their codes mean the same at the new site."
+            warnings.warn(f"{message}. {hint}", stacklevel=5)
+        return {name: dict.fromkeys(labels, MIN_PER_CLASS) for name in unknown}
 
     def _target(self, classes: np.ndarray) -> Target:
         """Return the target for classes in the order of the model's outputs."""
@@ -293,19 +336,23 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         patient = people.positive_class(known, self.positive)
         return known if patient == known[1] else known[::-1]
 
-    def _check_diagnoses(self, subjects: Cohort) -> None:
-        """Warn of sites whose diagnoses the fitted model finds swapped; only of two classes."""
-        if self.target_.kind != "two classes":
+    def _check_diagnoses(
+        self, subjects: Cohort, model: Any, stacklevel: int = 5
+    ) -> None:
+        """Warn of sites whose diagnoses a model of earlier sites finds swapped; only of two classes."""
+        if subjects.target.kind != "two classes":
             return
         with as_input_error():
-            odds = self.model_.calibrated(subjects.fc, subjects.covariates)
+            odds = model.calibrated(subjects.fc, subjects.covariates)
         for name in subjects.site_names:
             members = subjects.site == name
             result = contrast(odds[members], subjects.y[members] == 1)
             if result.p < SWAPPED:  # NaN fails
                 n = int(members.sum())
-                message = labels_swapped(self.target_, 0, 1, result, n)
-                warnings.warn(f"site '{name}': {message} {CHECK_LABELS}", stacklevel=5)
+                message = labels_swapped(subjects.target, 0, 1, result, n)
+                warnings.warn(
+                    f"site '{name}': {message} {CHECK_LABELS}", stacklevel=stacklevel
+                )
 
     # -- predictions ----------------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
@@ -453,3 +500,22 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
     def _restore_labels(self, labels: Sequence[Any]) -> None:
         self._labels = np.array(labels)
         self.classes_ = np.unique(self._labels)
+
+    def _stored_people(self) -> dict[str, list[int]]:
+        labels = self._stored_labels()
+        return {
+            site: [people.get(label, 0) for label in labels]
+            for site, people in self._people_of_class.items()
+        }
+
+    def _restore_people(self, people: Mapping[str, Sequence[int]]) -> None:
+        labels = self._labels.tolist()
+        self._people_of_class = {
+            site: {label: n for label, n in zip(labels, counts, strict=True) if n}
+            for site, counts in people.items()
+        }
+        self._sites_of_class = {
+            k: frozenset(site for site, counts in people.items() if counts[k])
+            for k in range(len(labels))
+            if any(counts[k] for counts in people.values())
+        }

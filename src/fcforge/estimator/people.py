@@ -16,10 +16,26 @@ from fcforge.core.names import canonical_name, name_fault, name_shapes, two_spel
 from fcforge.data.checks import missing_class
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
 from fcforge.data.duplicates import find_duplicates
-from fcforge.data.label_codes import RECODE, coding_conflict, isolated_site
+from fcforge.data.label_codes import (
+    PeopleOfCode,
+    classes_apart,
+    coding_fault,
+    isolated_site,
+    stray_class,
+)
 from fcforge.data.participants import is_missing, label_of
 from fcforge.estimator.inputs import InputError
 
+ALL_MEANT = (
+    "If every code is a class of its own: allow_unlike_codes=True, and classes= with all of them in the "
+    "first partial_fit."
+)
+# kinds of values that `y` may hold, and their types; a truth value is an int, too
+KINDS: dict[str, tuple[type, ...]] = {
+    "truth values": (bool, np.bool_),
+    "numbers": (int, float, np.number),
+    "texts": (str,),
+}
 DROP = "The same scan would be learned as two people; drop one."
 
 
@@ -430,33 +446,106 @@ def refuse_missing(y: Any) -> None:
     _refuse_spellings("class", (value for value in values if isinstance(value, str)))
 
 
-def require_one_coding(
-    codes_of_site: Mapping[str, Collection[Any]],
-    before: Mapping[str, Collection[Any]],
-    controls: Any,
-) -> None:
-    """Raise `InputError` if sites have other codes for their classes, by `coding_conflict`.
+def refuse_mixed_types(y: Any) -> None:
+    """Raise `InputError` if `y` holds values of two kinds: texts, numbers or truth values."""
+    first: dict[str, Any] = {}
+    for value in np.asarray(y, dtype=object).ravel().tolist():
+        for kind, types in KINDS.items():
+            if isinstance(value, types):
+                first.setdefault(kind, value)
+                break
+    if len(first) > 1:
+        (one, a), (other, b), *_ = first.items()
+        message = f"y holds {one} and {other}, for example {a!r} and {b!r}."
+        hint = "Write every class in one way, all as texts or all as numbers."
+        raise InputError(message, do=hint)
 
-    A site whose words are at no other site is a warning.
+
+def weighted(sample_weight: Any, class_weight: Any, labels: np.ndarray) -> np.ndarray:
+    """Return which of n people have a weight above zero, (n,).
+
+    Weights that `training_weights` refuses count as above zero.
 
     Parameters
     ----------
-    codes_of_site : mapping of site to classes
-        Classes of each site of the call as `y` has them, those of earlier calls included.
-    before : mapping of site to classes
-        Classes of the sites of earlier calls.
-    controls
-        The controls' class, if the user listed the classes.
+    sample_weight : array of shape (n,), optional
+    class_weight : mapping of class to weight, "balanced" or None
+    labels : ndarray of shape (n,)
+        Classes of the people as in `y`.
     """
-    every = {**before, **codes_of_site}
-    if conflict := coding_conflict(every, controls):
-        raise InputError(f"y: {conflict}", do=RECODE)
-    name = isolated_site(every)
-    if name in codes_of_site:
-        shown = " and ".join(map(repr, sorted(codes_of_site[name], key=str)))
+    kept = np.ones(len(labels), dtype=bool)
+    given = np.array(sample_weight)
+    if given.shape == kept.shape:
+        kept = given != 0
+    if isinstance(class_weight, Mapping):
+        factors = [class_weight.get(label, 1) for label in labels.tolist()]
+        kept &= np.array([factor != 0 for factor in factors], dtype=bool)
+    return kept
+
+
+def require_one_coding(
+    people_of_code: PeopleOfCode, controls: Any, *, listed: bool
+) -> None:
+    """Raise `InputError` if sites have other codes for their classes, by `coding_fault`.
+
+    Parameters
+    ----------
+    people_of_code : mapping of site to mapping of class to int
+        Numbers of people by class, as `y` has them, of all calls.
+    controls, listed
+        As in `coding_fault`.
+    """
+    fault = coding_fault(people_of_code, controls=controls, listed=listed)
+    if fault and fault.severity == "error":
+        raise InputError(f"y: {fault.what}", do=f"{fault.do} {ALL_MEANT}")
+
+
+def warn_of_coding(
+    people_of_code: PeopleOfCode, before: PeopleOfCode, controls: Any, *, listed: bool
+) -> None:
+    """Warn of sites that may have other codes for their classes, unless it was so before.
+
+    Signs are a fault of `coding_fault`, else a site whose classes are at no other site, else classes that
+    are never at one site together, else a class of a few people at sites of many.
+
+    Parameters
+    ----------
+    people_of_code : mapping of site to mapping of class to int
+        Numbers of people by class, as `y` has them, of all calls.
+    before : mapping of site to mapping of class to int
+        The same without this call.
+    controls, listed
+        As in `coding_fault`.
+    """
+    if fault := coding_fault(people_of_code, controls=controls, listed=listed):
+        earlier = coding_fault(before, controls=controls, listed=listed)
+        if earlier is None or earlier.what != fault.what:
+            warnings.warn(f"y: {fault.what} {fault.do}", stacklevel=5)
+        return
+    name = isolated_site(people_of_code)
+    if name and people_of_code[name] != before.get(name):
+        shown = " and ".join(map(repr, sorted(people_of_code[name], key=str)))
         message = f"No other site has a class of site '{name}' ({shown})"
         hint = "Are these other names of the same groups? Then write one name of each at all sites."
-        warnings.warn(f"{message}: the site gives the class away. {hint}", stacklevel=6)
+        warnings.warn(f"{message}: the site gives the class away. {hint}", stacklevel=5)
+        return
+    apart_before = classes_apart(before)
+    apart = [pair for pair in classes_apart(people_of_code) if pair not in apart_before]
+    if apart:
+        (a, b), *others = apart
+        more = f", and so are {counted(len(others), 'further pair')}" if others else ""
+        message = f"The classes {a!r} and {b!r} are at no site together{more}."
+        hint = (
+            "Their difference cannot be told from that of their sites. If they are one group, give it "
+            "one name at all sites."
+        )
+        warnings.warn(f"{message} {hint}", stacklevel=5)
+        return
+    stray = stray_class(people_of_code)
+    if stray and stray != stray_class(before):
+        message = f"{stray}, which is no usual class of any site."
+        hint = "Correct it if it is mistyped; it would be a class of its own."
+        warnings.warn(f"y: {message} {hint}", stacklevel=5)
 
 
 def require_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:

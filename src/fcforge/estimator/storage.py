@@ -10,10 +10,10 @@ A lane is one training run: one learner, order of sites and seed.
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
 from fcforge.core.component import Component
@@ -106,6 +106,8 @@ class FileHeader(_Closed):
         Number of people who were learned.
     feature_names : list of str
         Names of the columns of X; empty if they had none.
+    people : dict of str to list of int
+        Number of people of each of `labels` at each site; empty in files of earlier versions.
     """
 
     version: Literal[1]
@@ -124,6 +126,15 @@ class FileHeader(_Closed):
     layout: LayoutHeader | None
     n_seen: int = Field(ge=0)
     feature_names: list[str] = Field(default=[], max_length=10_000_000)
+    people: dict[str, list[Annotated[int, Field(ge=0)]]] = {}
+
+    @model_validator(mode="after")
+    def _require_people_of_sites(self) -> Self:
+        """Refuse numbers of people at other sites than `visits`, or of other classes than `labels`."""
+        for site, numbers in self.people.items():
+            if site not in self.visits or len(numbers) != len(self.labels):
+                raise ValueError("people: other sites or classes than the model's.")
+        return self
 
 
 def part_header(component: Component) -> PartHeader:

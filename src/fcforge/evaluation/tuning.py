@@ -29,7 +29,12 @@ from fcforge.core.leaks import Leaks
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResults
 from fcforge.core.spec import LearnerSpec
-from fcforge.data.checks import data_warnings, require_valid, warn_in_python
+from fcforge.data.checks import (
+    data_warnings,
+    require_valid,
+    warn_in_python,
+    warning_lines,
+)
 from fcforge.data.cohort import Cohort, write_people
 from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
@@ -271,8 +276,8 @@ def prepare_tuning(
     budget : int
         Largest number of candidate settings per learner; 0 for the whole grid.
     warn : callable
-        Called with each line of `data_warnings` about the whole dataset; by default the lines
-        become Python warnings.
+        Called with each line of `data_warnings` about the whole dataset and about public people;
+        by default the lines become Python warnings.
 
     Raises
     ------
@@ -296,7 +301,10 @@ def prepare_tuning(
     parts = training_parts(cohort, names, experiment)
     path = write_people((folder / DATA).resolve(), parts)  # workers load it
     data = Component("folder", {"path": str(path), "sites": names})
-    return prepare(replace(inner, dataset=data))
+    prepared = prepare(replace(inner, dataset=data))
+    for line in warning_lines(prepared.public_warnings):
+        warn(line)
+    return prepared
 
 
 def judge_trials(

@@ -67,9 +67,12 @@ def _check_config(target: Path, settings: Sequence[str], allow_code: bool) -> Ve
     findings = check_cohort(cohort)
     notes = []
     if not any(f.severity == "error" for f in findings):
-        plan = prepare(experiment, cohort).plan
+        prepared = prepare(experiment, cohort)
+        findings += prepared.public_warnings
         # only for its errors: it splits every site with every seed, which may be impossible
         describe_sites(cohort, experiment)
-        notes = [f"{counted(len(experiment.learners), 'learner')}, {plan.words}"]
+        notes = [
+            f"{counted(len(experiment.learners), 'learner')}, {prepared.plan.words}"
+        ]
     notes += leak_notes(experiment)
     return Verdict(str(target), cohort, findings, notes)

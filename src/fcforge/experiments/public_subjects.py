@@ -1,10 +1,13 @@
 """Public subjects of a run: they are loaded, compared with the tested ones, and a base model is fitted.
 
 Tested subjects are those of the run's own sites; a base model is a linear model of the public subjects.
+Both are compared by id, by scan, and as sites of one run are.
 """
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+
+import numpy as np
 
 from fcforge.base_model.features import log_features
 from fcforge.base_model.model import fit_base_model
@@ -12,6 +15,7 @@ from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.component import Component
 from fcforge.core.constants import SHRINK
 from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.formatting import abbreviated, counted
 from fcforge.core.spec import BaseModelSpec
 from fcforge.core.subjects import FCBatch
 from fcforge.data.checks import require_valid, without_duplicates
@@ -19,7 +23,15 @@ from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.confounds import Confounds, fit_on_cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.data.duplicates import find_duplicates
-from fcforge.data.subject_ids import bare_id
+from fcforge.data.faults import Fault
+from fcforge.data.site_checks import public_site_faults
+from fcforge.data.subject_ids import (
+    LONG,
+    SHOWN_PAIRS,
+    bare_id,
+    respelt_faults,
+    shared_long_numbers,
+)
 
 OTHERS = "others"
 
@@ -45,8 +57,10 @@ class Public:
         return FCBatch.from_numpy(self.subjects.fc, self.subjects.y)
 
 
-def resolve_public(wanted: Component, tested: Cohort) -> BaseModelSpec:
-    """Return the dataset of a run's public subjects with their sites and digest.
+def resolve_public(
+    wanted: Component, tested: Cohort
+) -> tuple[BaseModelSpec, tuple[Fault, ...]]:
+    """Return the dataset of a run's public subjects with their sites and digest, and warnings.
 
     Parameters
     ----------
@@ -56,12 +70,18 @@ def resolve_public(wanted: Component, tested: Cohort) -> BaseModelSpec:
     tested : Cohort
         Subjects of the run.
 
+    Returns
+    -------
+    spec : BaseModelSpec
+    warnings : tuple of Fault
+        What `compare_public` warns of.
+
     Raises
     ------
     ConfigError
         If no site is left, or the two datasets have different targets.
     DataError
-        If a public subject is among the tested ones.
+        If a public subject is among the tested ones, or their scans contradict each other.
     """
     params = dict(wanted.params)
     sites = params.pop("sites", OTHERS)
@@ -81,7 +101,8 @@ def resolve_public(wanted: Component, tested: Cohort) -> BaseModelSpec:
         hint = "Give both datasets one target and limits, or classes in one order."
         raise ConfigError(f"{message} {tested.target}.", where="[base_model]", do=hint)
     require_strangers(people, tested)
-    return replace(spec, sha256=people.content_sha256())
+    warnings = compare_public(people, tested)
+    return replace(spec, sha256=people.content_sha256()), warnings
 
 
 @lru_cache(maxsize=2)
@@ -120,6 +141,59 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
             do="Leave them out of one of the two: a base model that has seen a tested subject "
             "proves nothing.",
         )
+    ids, other_ids = public.subject_id.tolist(), tested.subject_id.tolist()
+    shared = shared_long_numbers(ids, other_ids)
+    if shared:
+        pairs = [f"{ids[one]!r} and {other_ids[other]!r}" for one, other in shared]
+        left_out = [*dict.fromkeys(ids[one] for one, _ in shared)]
+        numbers = "number" if len(left_out) == 1 else "numbers"
+        raise DataError(
+            f"ids of {counted(len(left_out), 'public subject')} have the {numbers} of tested ones "
+            f"({abbreviated(pairs, SHOWN_PAIRS)}).",
+            where="[base_model]",
+            do=f"Leave them out of one of the two, e.g. leave_out = {left_out[:SHOWN_PAIRS]} here: a "
+            "base model that has seen a tested subject proves nothing. If they are other people, number "
+            f"those of one data set anew, with fewer than {LONG} digits (P001).",
+        )
+
+
+def compare_public(public: Cohort, tested: Cohort) -> tuple[Fault, ...]:
+    """Return warnings about public and tested people that contradict each other, or raise `DataError`.
+
+    They are compared as sites of one run are: order of the ROIs, hemispheres, meaning of the
+    diagnoses, and ids that may be of one person. Each fault has the severity that it has there.
+
+    Parameters
+    ----------
+    public, tested : Cohort
+        With one target and equally many ROIs.
+
+    Raises
+    ------
+    DataError
+        With the first errors, unless one of the two has ``allow_unlike_sites``.
+    """
+    public_sites = [f"{site} (public)" for site in public.site.tolist()]
+    both = Cohort(
+        "public and tested people",
+        np.concatenate([public.fc, tested.fc]),
+        np.concatenate([public.y, tested.y]),
+        as_text([*public_sites, *tested.site.tolist()]),
+        as_text([*public.subject_id.tolist(), *tested.subject_id.tolist()]),
+        allow_unlike_sites=public.allow_unlike_sites or tested.allow_unlike_sites,
+        target=tested.target,
+    )
+    is_public = np.arange(len(both)) < len(public)
+    faults = [*respelt_faults(both, is_public), *public_site_faults(both, is_public)]
+    errors = [fault for fault in faults if fault.severity == "error"]
+    if errors:
+        lines = "".join(f"\n  - {fault}" for fault in errors)
+        raise DataError(
+            f"public and tested people contradict each other:{lines}\n",
+            where="[base_model]",
+            do="Nothing was trained.",
+        )
+    return tuple(faults)
 
 
 def fit_public(spec: BaseModelSpec, remove: tuple[str, ...]) -> Public:

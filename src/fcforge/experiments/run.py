@@ -17,6 +17,7 @@ from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
 from fcforge.data.confounds import require_covariates
 from fcforge.data.datasets import load_dataset
+from fcforge.data.faults import Fault
 from fcforge.experiments.collect import describe_sites, stored_plan
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_code import code_files, import_dataset, import_parts
@@ -44,12 +45,15 @@ class Prepared:
         Its prefix tree.
     data_sha256 : str
         Digest of the data.
+    public_warnings : tuple of Fault
+        Warnings about the public people of a base model beside the tested ones.
     """
 
     experiment: Experiment
     cohort: Cohort
     plan: Plan
     data_sha256: str
+    public_warnings: tuple[Fault, ...] = ()
 
 
 def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
@@ -87,13 +91,14 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
         ids = cohort.subject_id.tolist()
         where = "[confounds]"
         require_covariates(cohort.covariates, experiment.confounds, ids, where)
+    warnings: tuple[Fault, ...] = ()
     if experiment.base_model is not None:
-        public = resolve_public(experiment.base_model.dataset, cohort)
+        public, warnings = resolve_public(experiment.base_model.dataset, cohort)
         experiment = replace(experiment, base_model=public)
     sha = cohort.content_sha256()
     visits = with_visits(cohort.site_names, experiment.visits)
     plan = make_plan(experiment.specs(cohort.site_names, sha), visits)
-    return Prepared(experiment, cohort, plan, sha)
+    return Prepared(experiment, cohort, plan, sha, warnings)
 
 
 def open_store(prepared: Prepared, out: str | Path) -> Store:

@@ -241,9 +241,10 @@ class Method(Checked):
         NamedTuple of ``lane.state`` (`fcforge.replay.state`); `tuple` for none.
     keeps : {"nothing", "statistics", "real subjects", "synthetic subjects"}
         What travels to the next hospital beyond the network; importances of weights are statistics.
-        The engine checks that a method that
-        declares no real subjects holds no row of one. That no other tensor holds a subject is the
-        method's promise; `fcforge.testing.check_method` finds copies, but no encoded ones.
+        The engine checks that a method that declares no real subjects holds no row of one, and that
+        no method adds subjects to the bank. That no other tensor holds a subject is the method's
+        promise; `fcforge.testing.check_method` finds plain copies (`fcforge.testing.keeps_is_true`
+        states which).
     depends_on : {"order", "set", "site", "all"}
         What the model after some sites depends on: their "order", only their "set" (trained from
         scratch on the union), only the last "site", or "all" sites of the dataset, whatever the

@@ -239,7 +239,8 @@ class ForgeRidge(SyntheticMemory):
         head = torch.cat([weight, total_bias[None]]) / rounds
         if isinstance(lane.state.public_head, Tensor):
             head = lane.state.public_head + head
-        return lane._replace(params=linear_head(head[:-1], head[-1], outputs))
+        params = linear_head(head[:-1], head[-1], outputs, bias.dtype)
+        return lane._replace(params=params)
 
     def _problem(self, model: Model, lane: Lane, site: SiteView) -> Problem:
         """Return the open site's subjects with the candidates and held-out subjects of the past.

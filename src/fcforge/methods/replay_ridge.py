@@ -98,7 +98,9 @@ class ReplayRidge(Rehearsal):
         mass = torch.cat([open_mass, mass])
         dual = dual_ridge(x @ x.T, target, mass, self.penalty * x.shape[1])
         head = x.T @ dual.coefficient
-        return lane._replace(params=linear_head(head, dual.bias, model.n_outputs))
+        dtype = lane.params["head.0.weight"].dtype
+        params = linear_head(head, dual.bias, model.n_outputs, dtype)
+        return lane._replace(params=params)
 
     def targets(
         self, memory: RankedMemory, slots: Tensor, n: float

@@ -11,7 +11,8 @@ measured on purpose.
 Shapes: n rows, R ROIs.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -112,6 +113,7 @@ class Bank:
         self._prepared: dict[Model, tuple[int, Inputs]] = {}
         self._known: dict[Hashable, Any] = {}
         self._n = 0
+        self._closed = False
 
     def __len__(self) -> int:
         return self._n
@@ -123,8 +125,19 @@ class Bank:
         """Add the subjects of a pool and return their rows (n,).
 
         If the bank has a pool of this name already, it stays as it is and its rows are returned.
+
+        Raises
+        ------
+        SealedError
+            If the bank is closed and has no pool of this name.
         """
         if name not in self._pools:
+            if self._closed:
+                raise SealedError(
+                    f"a method adds {len(batch)} subjects to the bank as {name.kind} ones.",
+                    where=f"site '{name.site}'",
+                    do="Take synthetic subjects from site.synthetic(n): only the engine adds subjects.",
+                )
             self._pools[name] = range(self._n, self._n + len(batch))
             self._fc[name] = batch.fc.to(self.device)
             if self.weight is None and batch.weight is not None:
@@ -135,6 +148,20 @@ class Bank:
             self.y = torch.cat([self.y, batch.y.to(self.device)])
             self._n += len(batch)
         return self.rows(name)
+
+    @contextmanager
+    def closed(self, closed: bool = True) -> Iterator[None]:
+        """Refuse new pools in a ``with`` block; with False, accept them although the bank is closed.
+
+        The bank is closed while hooks of a method run, because real subjects that a method adds as
+        synthetic ones would count as such. Code that opens it on purpose is not stopped.
+        """
+        before = self._closed
+        self._closed = closed
+        try:
+            yield
+        finally:
+            self._closed = before
 
     def rows(self, name: PoolName) -> Tensor:
         """Return the rows (n,) of a pool."""
@@ -409,4 +436,5 @@ class SiteView:
                 f"site '{self.name}' has no generator.",
                 do="Give the learner a generator, e.g. generator = 'corr_gauss'.",
             )
-        return self.synthesise(n)
+        with self.bank.closed(False):
+            return self.synthesise(n)

@@ -20,8 +20,8 @@ from fcforge.report.run_warnings import difference_text
 from fcforge.report.tables import interval_text
 
 DEMO_WORLD = (
-    "These hospitals are simulated and were made to disagree; on real ones (ABIDE-I) FORGE is not "
-    "found better than fine-tuning: a point more in accuracy, none in AUROC."
+    "These hospitals are simulated and were made to disagree; on real ones (ABIDE-I) little is "
+    "forgotten, and FORGE gains at most a point or two of accuracy."
 )
 MODEL_TITLES = {"gcn": "the GCN", "linear": "the linear model"}
 

@@ -41,6 +41,8 @@ def learn_site(
 ) -> list[Lane]:
     """Train every lane of `jobs` on its site, then refuse further access to the site's subjects.
 
+    While the method's hooks run, the bank accepts no subjects but those of `SiteView.synthetic`.
+
     Parameters
     ----------
     learner : Learner
@@ -65,17 +67,18 @@ def learn_site(
     list of Lane
         The lanes after the site, in the order of `jobs`.
     """
-    jobs = [begin_site(job.learner(learner), job, wanted=fit) for job in jobs]
-    lanes = [job.lane for job in jobs]
-    if fit and learner.method.fits and training.epochs > 0:
-        with matmul_precision(training.precision):
-            lanes = learn_lanes(
-                learner, jobs, bank, training, tick, graphed=True, logs=logs
-            )
-    lanes = [
-        end_site(job.learner(learner), job, lane)
-        for job, lane in zip(jobs, lanes, strict=True)
-    ]
+    with bank.closed():
+        jobs = [begin_site(job.learner(learner), job, wanted=fit) for job in jobs]
+        lanes = [job.lane for job in jobs]
+        if fit and learner.method.fits and training.epochs > 0:
+            with matmul_precision(training.precision):
+                lanes = learn_lanes(
+                    learner, jobs, bank, training, tick, graphed=True, logs=logs
+                )
+        lanes = [
+            end_site(job.learner(learner), job, lane)
+            for job, lane in zip(jobs, lanes, strict=True)
+        ]
     for job in jobs:
         job.site.seal()
     return lanes
@@ -229,7 +232,7 @@ def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
     """Raise `SealedError` if a method holds real subjects although it declares otherwise.
 
     The bank rows of its state are looked at. Copies of FC in other tensors, such as statistics, are
-    not found here. `fcforge.testing.check_method` looks for them. Neither finds encoded copies.
+    not found here. `fcforge.testing.check_method` looks for them and states which it finds.
 
     Parameters
     ----------

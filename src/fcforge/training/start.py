@@ -1,6 +1,7 @@
 """Lanes (training runs) before their first site: untrained, or pretrained on public subjects."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -48,7 +49,8 @@ def start_lane(
     """
     model = learner.model
     lane = pretrained or untrained(model, seed, device)
-    return learner.method.start(model, lane, public)
+    with nullcontext() if public is None else public.bank.closed():
+        return learner.method.start(model, lane, public)
 
 
 def pretrain(

@@ -26,6 +26,7 @@ from fcforge.data.checks import require_valid, without_duplicates
 from fcforge.data.cohort import Cohort, as_numbers
 from fcforge.data.confounds import Confounds, fit_on_cohort, terms
 from fcforge.data.scan_checks import likeness, side_distance, unit_rows
+from fcforge.data.subject_ids import shared_long_numbers
 from fcforge.evaluation.resampling import measure
 from fcforge_consortium.base_model.expected_gain import ExpectedGains
 from fcforge_consortium.base_model.planning import noise_per_subject, planned_noise
@@ -105,15 +106,22 @@ class PublicBaseModel:
         Returns
         -------
         list of str
-            Their ids; where only the scans are alike, with the public person's id in words.
+            Their ids. Where ids are spelt differently but have the same long number
+            (`fcforge.data.subject_ids`), or only the scans are alike, with the public person's id
+            in words.
         """
-        public_ids = set(map(folded, (*self.record.ids, *self.record.left_out)))
+        public_ids = [*self.record.ids, *self.record.left_out]
+        folded_ids = set(map(folded, public_ids))
+        same_number = dict(shared_long_numbers(ids, public_ids))
         cosines = whitened_coordinates(self.space, features) @ self.people.T
         same = SAME_PERSON if self.people.shape[1] >= MANY_AXES else SAME_SCAN
         shared = []
-        for id_, row in zip(ids, cosines, strict=True):
-            if folded(id_) in public_ids:
+        for place, (id_, row) in enumerate(zip(ids, cosines, strict=True)):
+            if folded(id_) in folded_ids:
                 shared.append(id_)
+            elif place in same_number:
+                public = public_ids[same_number[place]]
+                shared.append(f"{id_}, which has the number of {public}")
             elif row.max() > same:
                 public = self.record.ids[int(row.argmax())]
                 shared.append(f"{id_}, whose scan looks like that of {public}")

@@ -253,7 +253,8 @@ def own_features(model: "ContributionModel", people: Cohort) -> np.ndarray:
                 f"{'; '.join(public[:5])}).",
                 do="Leave them out (--leave-out ID), or make a base model without their site "
                 "(--without). If they are other people with the same ids, put the name of the "
-                "site before each id.",
+                "site before each id; where a number has five digits or more, also shorten it "
+                "(NYU_001).",
             )
         model.base_model.require_alike(x)
     return x

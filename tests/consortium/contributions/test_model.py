@@ -24,6 +24,7 @@ from fcforge_consortium.aggregation.aggregators import (
 )
 from fcforge_consortium.aggregation.rounds import give
 from fcforge_consortium.base_model import vectors as vector
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.contributions.contribution import own_threshold
 from fcforge_consortium.contributions.model import LEAST_AGREEMENT, TURNED
 from fcforge_consortium.ledger.entries import Spent
@@ -173,6 +174,22 @@ def test_turned_labels_are_refused():
     with pytest.raises(DataError, match="--accept-labels"):
         learned(start(), SITE, cohort=turned, accept_labels=False)
     learned(start(), SITE, cohort=turned, accept_labels=True)
+
+
+@pytest.mark.parametrize("spelling", ["0050003", "SUB-50003", "Pitt_0050003"])
+def test_a_public_person_in_another_spelling_is_named(spelling):
+    """The scan is another person's, so that the id alone can tell."""
+    public = people().select_sites(sites()[:2])
+    public_ids = public.subject_id.astype("U30")
+    public_ids[1] = "50003"
+    exchange = make_base_model(replace(public, subject_id=public_ids), (), {"axes": 4})
+    ids = mine().subject_id.astype("U30")
+    ids[2] = spelling
+    named = f"1 of its people.*{spelling}, which has the number of 50003.*shorten it"
+    with pytest.raises(DataError, match=named):
+        learned(exchange, SITE, cohort=replace(mine(), subject_id=ids))
+    (warning,) = exchange.model.familiar(replace(mine(), subject_id=ids))
+    assert f"{spelling}, which has the number of 50003" in warning
 
 
 def test_people_who_do_not_fit_the_start_are_named():

@@ -63,14 +63,16 @@ def logits_of(score: Tensor, n_outputs: int) -> Tensor:
     return torch.cat([-score, score], -1) if n_outputs == 2 else score
 
 
-def linear_head(weight: Tensor, bias: Tensor, n_outputs: int = 2) -> Params:
+def linear_head(
+    weight: Tensor, bias: Tensor, n_outputs: int = 2, dtype: torch.dtype = torch.float32
+) -> Params:
     """Return the parameters of the model `linear` with scores x @ weight (q, c) + bias (c,).
 
-    Weight and bias are turned into those of `n_outputs` logits (`logits_of`), in float32.
+    Weight and bias are turned into those of `n_outputs` logits (`logits_of`), of type `dtype`.
     """
     return {
-        "head.0.weight": logits_of(weight, n_outputs).T.float().contiguous(),
-        "head.0.bias": logits_of(bias, n_outputs).float(),
+        "head.0.weight": logits_of(weight, n_outputs).T.to(dtype).contiguous(),
+        "head.0.bias": logits_of(bias, n_outputs).to(dtype),
     }
 
 
