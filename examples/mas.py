@@ -39,9 +39,9 @@ class MAS(Method):
         """Add the pull to the anchor, from the second site on."""
         loss = super().loss(model, params, lane, batch, key)
         weight, anchor = lane.state
-        pulls = [(w * (params[k] - anchor[k]).square()).sum() for k, w in weight.items()]
-        if not pulls:
+        if not weight:
             return loss
+        pulls = [(w * (params[k] - anchor[k]) ** 2).sum() for k, w in weight.items()]
         pull = self.strength * torch.stack(pulls).sum()
         return Loss(loss.total + pull, loss.stats, {**loss.terms, "pull": pull})
 
