@@ -13,6 +13,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -263,7 +264,15 @@ def reproducibility() -> str:
     return re.sub(r"\[([^]]+)\]\(benchmarks/[^)]+\)", r"\1", told)
 
 
+def code_of(example: str) -> str:
+    """Return an example's code as a block of a page."""
+    path = Path(__file__).parents[1] / "examples" / f"{example}.py"
+    return f"```python\n{path.read_text()}```\n"
+
+
 TABLES = {
+    "agem": partial(code_of, "agem"),
+    "mas": partial(code_of, "mas"),
     "methods": methods,
     "models": models,
     "generators": generators,
