@@ -1,5 +1,6 @@
 """A Dask cluster gives the numbers of the local run, also when its workers are killed."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -184,6 +185,19 @@ def test_a_wrong_address_is_one_clear_error(address):
         ours.open_cluster(address, timeout=1),
     ):
         pass
+
+
+def test_a_client_that_could_not_connect_is_closed_at_once():
+    """Left to the garbage collector it may be closed while another one starts, and both wait for ever."""
+
+    def clients() -> int:
+        return sum(isinstance(o, distributed.Client) for o in gc.get_objects())
+
+    before = clients()
+    with pytest.raises(ConfigError) as kept, ours.open_cluster(NOWHERE, timeout=1):
+        pass
+    assert clients() == before
+    assert kept.value.__cause__ is not None
 
 
 def test_a_scheduler_without_workers_says_so():

@@ -5,8 +5,10 @@ folder, trains, writes its own node whole or not at all, and returns only the no
 repeated: if a worker dies, only the node that it was training is lost.
 """
 
+import gc
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -132,6 +134,7 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
     try:
         client = Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:
+        _forget_frames(error)
         message = f"no Dask scheduler answers at '{address}'."
         hint = "Start one (`dask scheduler`) and give its address, tcp://HOST:PORT, or slurm."
         raise ConfigError(message, do=hint) from error
@@ -143,6 +146,19 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
             hint = f"Start some: `dask worker {address} --nthreads 1 --nworkers 8`."
             raise ConfigError(message, do=hint) from error
         yield client
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Let go of what the frames of an error hold: here the client that could not connect.
+
+    It closes itself when it is deleted. If the garbage collector did that while another client starts its
+    thread, the two would wait for each other for ever.
+    """
+    chained: BaseException | None = error
+    while chained is not None:
+        traceback.clear_frames(chained.__traceback__)
+        chained = chained.__context__
+    gc.collect()
 
 
 def _slurm_jobs(address: str) -> int:
