@@ -1,4 +1,4 @@
-"""MAS: a method of one's own that computes a statistic of every site, in a file outside fcforge.
+"""MAS: a method of one's own that computes a statistic of every site, outside fcforge.
 
 Run it with ``method = "mas:MAS"`` in a config beside this file.
 """
@@ -13,7 +13,7 @@ from fcforge.nn.tensors import Params
 
 
 class Importance(NamedTuple):
-    """Importance of every parameter, summed over sites, and the network after the last site."""
+    """Importance of parameters, summed over sites, and the network of the last site."""
 
     weight: Params
     anchor: Params
@@ -21,7 +21,7 @@ class Importance(NamedTuple):
 
 @dataclass(frozen=True)
 class MAS(Method):
-    """Memory aware synapses: hold parameters to which the logits of past sites are sensitive."""
+    """Memory aware synapses: hold parameters that the logits of past sites need."""
 
     strength: float = 1.0
 
@@ -46,7 +46,7 @@ class MAS(Method):
         return Loss(loss.total + pull, loss.stats, {**loss.terms, "pull": pull})
 
     def end_site(self, model, lane, site):
-        """Add the mean absolute gradient of the squared length of each subject's logits."""
+        """Add the mean absolute gradient of the squared length of the logits."""
 
         def squared_length(params, subject):
             return model.apply(params, lane.stats, subject).logits.square().sum()
