@@ -229,7 +229,9 @@ def test_a_config_names_a_function_beside_it_and_other_code_is_another_run(tmp_p
         p.name: p.stat().st_mtime_ns for p in (tmp_path / "run/nodes").iterdir()
     }
     (tmp_path / "own.py").write_text(OWN.replace("C=1.0", "C=0.5"))
-    with pytest.raises(FCForgeError, match=r"settings or code \(own.py\) for learner 'logistic'"):
+    with pytest.raises(
+        FCForgeError, match=r"settings or code \(own.py\) for learner 'logistic'"
+    ):
         open_store(prepare(load_experiment(tmp_path / "a.toml")), tmp_path / "run")
 
 
