@@ -249,7 +249,7 @@ def test_the_words_of_the_first_page_hold():
         others = [k for k in stored.learners(gcn) if k not in ("Fine-tuning", "Ridge")]
         assert not any(stored.established(gcn, k, "Fine-tuning") for k in others)
         assert not stored.established(linear, "FORGE", "Cumulative")
-        # "at most a point or two of accuracy" (the landing page), and no finding
+        # "at most a point or two of accuracy" (the demo), and no finding
         gain = stored._compared(linear, "FORGE", "Fine-tuning")
         assert 0.005 < gain.difference < 0.02
         # "ridge is not found worse over few sites"
