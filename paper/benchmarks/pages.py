@@ -180,18 +180,6 @@ class Pages:
             return "agrees"
         return "lower here" if e.high < printed else "higher here"
 
-    def lower(self, name: str, one: str, other: str) -> bool:
-        """Return whether one learner has a smaller AAA than another, whatever the intervals."""
-        return (
-            self._estimate(name, one, "AAA").value
-            < self._estimate(name, other, "AAA").value
-        )
-
-    def holds_guessing(self, name: str, learner: str) -> bool:
-        """Return whether the interval of a learner's AAA holds that of naming each site's majority."""
-        guessing = self._estimate(name, MAJORITY[1], "AAA").value
-        return self._estimate(name, learner, "AAA").low <= guessing
-
     def _estimate(self, name: str, learner: str, column: str) -> Estimate:
         return self.table_of(name).rows[learner].estimates[COLUMN_KEYS[column]]
 
@@ -213,12 +201,6 @@ class Pages:
             for t in tables
         )
         return exchanged.change(common, own)
-
-    def best(self, name: str, *without: str) -> str:
-        """Return the learner with the highest AAA, majority classes and some others left out."""
-        table = self.table_of(name)
-        asked = [k for k in table.groups if k not in without]
-        return max(asked, key=lambda k: table.rows[k].estimates["aaa"].value)
 
     def _compared(
         self, name: str, one: str, other: str, metric: str = "accuracy"
@@ -306,11 +288,6 @@ class Pages:
         sets = "on either set" if verdict == NOT_FOUND else "on both sets"
         shown = "; ".join(f"{k}: {gap}" for k, gap in gaps.items())
         return f"{verdict} {words} {sets} ({shown})"
-
-    def compare(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
-        """Return a sentence part: the verdict and the difference."""
-        verdict = self.finding(name, one, other, metric)
-        return f"{one} {verdict} {in_sentence(other)} ({self.difference(name, one, other, metric)})"
 
     def count_apart(self, name: str, reference: str, learners: Sequence[str]) -> str:
         """Return how many of some learners are found to differ from a reference, e.g. "0 of 11"."""
