@@ -14,7 +14,7 @@ people, so that denominators do not change. So it is a product, too: :math:`\Del
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -74,8 +74,7 @@ def p_values(
     metric: str = "accuracy",
 ) -> list[float]:
     """Two-sided p of every A minus B, over the (order, seed) pairs that both have."""
-    known = {id(r): shares(r, metric) for both in pairs for runs in both for r in runs}
-    moves = [_moves(a, b, known) for a, b in pairs]
+    moves = [_moves(a, b, metric) for a, b in pairs]
     people = sorted({who for of_pair in moves for who in of_pair})
     d = np.array([[of_pair.get(who, 0.0) for of_pair in moves] for who in people])
     # Rounding must not make an exactly equal permutation look smaller.
@@ -90,9 +89,7 @@ def p_values(
 
 
 def _moves(
-    a: Sequence[RunResult],
-    b: Sequence[RunResult],
-    known: Mapping[int, Mapping[Person, float]],
+    a: Sequence[RunResult], b: Sequence[RunResult], metric: str
 ) -> dict[Person, float]:
     """Return how far each person moves the sum over runs of A minus B."""
     others = {pair_of(r): r for r in b}
@@ -101,7 +98,7 @@ def _moves(
         other = others.get(pair_of(run))
         if other is not None:
             for sign, one in ((1, run), (-1, other)):
-                for who, share in known[id(one)].items():
+                for who, share in shares(one, metric).items():
                     results[who] += sign * share
     return results
 
@@ -112,10 +109,9 @@ def intervals(
     n_draws: int = N_DRAWS,
 ) -> list[Estimate]:
     """Return every A minus B with its 95 % bootstrap interval over subjects and trainings."""
-    known = {id(r): shares(r, metric) for both in pairs for runs in both for r in runs}
     estimates = []
     for a, b in pairs:
-        value, draws = _resampled(a, b, known, n_draws)
+        value, draws = _resampled(a, b, metric, n_draws)
         low, high = interval(value, draws, (-1.0, 1.0))
         estimates.append(Estimate(value, float(low), float(high)))
     return estimates
@@ -127,18 +123,14 @@ def change(
     n_draws: int = N_DRAWS,
 ) -> Estimate:
     """Return (A - B) minus (C - D) in accuracy, all four resampled by the same draws."""
-    known = {id(r): shares(r, "accuracy") for runs in (*first, *second) for r in runs}
-    here, before = (_resampled(*pair, known, n_draws) for pair in (first, second))
+    here, before = (_resampled(*pair, "accuracy", n_draws) for pair in (first, second))
     value = here[0] - before[0]
     low, high = interval(value, here[1] - before[1], (-2.0, 2.0))
     return Estimate(value, float(low), float(high))
 
 
 def _resampled(
-    a: Sequence[RunResult],
-    b: Sequence[RunResult],
-    known: Mapping[int, Mapping[Person, float]],
-    n_draws: int,
+    a: Sequence[RunResult], b: Sequence[RunResult], metric: str, n_draws: int
 ) -> tuple[float, np.ndarray]:
     """Return A minus B, averaged over runs, and its draws (n_draws,)."""
     others = {pair_of(r): r for r in b}
@@ -154,7 +146,7 @@ def _resampled(
         beside = [others[pair_of(r)] for r in runs]
         if any(r.subject_ids != runs[0].subject_ids for r in (*runs, *beside)):
             raise ValueError(f"two learners tested other people with seed {seed}.")
-        moves = _moves(runs, beside, known)
+        moves = _moves(runs, beside, metric)
         weighed = np.zeros(n_draws)
         for site, ids in runs[0].subject_ids.items():
             d = np.array([moves[site, who] for who in ids])

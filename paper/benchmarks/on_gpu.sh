@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run portions of run_tables.toml on a machine with a GPU, torch and numpy:
+# Run portions of run_tables.toml on a machine with a GPU, torch and numpy (and scipy for tables of generators):
 #   on_gpu.sh FOLDER SECONDS LIMIT PORTION...
 # FOLDER holds tables/ (run_tables.py write) and data/ (abide1_aal116.npz, abide1_aal116_dparsf.npz). The first call copies the
 # code and FOLDER to $ROOT and starts the driver there, in a session of its own: it runs on between calls, up to LIMIT seconds

@@ -637,7 +637,7 @@ class Pages:
         return number(self._judged_means(name)[row][key])
 
     def audit(self, name: str) -> str:
-        """Return an audit of generators: the AUC of every attack, and who is identified, by generator."""
+        """Return the table of an audit: AUC of every attack and shares of people found, by generator."""
         rows = self._studies(name)["rows"]
         generators = list(dict.fromkeys(row["release"] for row in rows))
         found = {(row["release"], row["attack"]): row for row in rows}

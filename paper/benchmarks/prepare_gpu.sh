@@ -10,7 +10,7 @@ folder=$1; commit=$(git rev-parse "${2:-HEAD}")
 mkdir -p "$folder/code/paper" "$folder/data"
 git archive "$commit" src pyproject.toml paper/experiments | tar -x -C "$folder/code"
 cp -r paper/benchmarks "$folder/code/paper"
-# That of 0.2 imports pandas, which a machine with torch and numpy may lack, to read the paper's own numbers. It computes nothing else anew.
+# summary.py of older commits imports pandas, which the GPU machine may lack. Today's reads the paper's numbers without it, and computes the same.
 cp src/fcforge/evaluation/generator_quality/summary.py "$folder/code/src/fcforge/evaluation/generator_quality/"
 rm -rf "$folder/code/paper/benchmarks/plots"
 find "$folder/code" -name __pycache__ -prune -exec rm -r {} +

@@ -1,7 +1,7 @@
 """Train every table of the paper on one GPU, and bring the scores back.
 
     python paper/benchmarks/run_tables.py write .carry/tables --precision tf32  # here: what to run
-    bash paper/benchmarks/on_gpu.sh .carry 560 1700 parts figures  # there: torch and numpy are enough
+    bash paper/benchmarks/on_gpu.sh .carry 560 1700 parts figures  # there: torch, numpy (generators: scipy)
     python paper/benchmarks/run_tables.py read OUT                 # here: paper/results/NAME.npz and NAME.json
     make tables                                                    # every page and figure
 
@@ -53,7 +53,7 @@ ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "paper" / "experiments"
 RESULTS = ROOT / "paper" / "results"
 NODE = ("meta.json", "scores.npz")  # what is kept of a node: no lane
-# files of a judged site; the first two as in generator_quality/summary.py, which needs pandas
+# files of a judged site; the first two are named as in generator_quality/summary.py, which needs scipy
 RECORDS, PORTRAITS, MACHINE = "records.json", "portraits.npz", "machine.json"
 # methods by falling time on one H200
 LONGEST = (
