@@ -59,6 +59,13 @@ def shared_layout(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.parametrize("module", ["fcforge", "fcforge.cli"])
+def test_the_command_line_runs_as_a_module(module):
+    command = [sys.executable, "-m", module, "--version"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == f"fcforge {__version__}"
+
+
 def test_help_is_quick_and_light():
     done = subprocess.run(
         [sys.executable, "-c", HELP], capture_output=True, text=True, check=True

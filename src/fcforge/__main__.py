@@ -1,0 +1,5 @@
+"""``python -m fcforge``: the command line without an installed script."""
+
+from fcforge.cli import main
+
+main()
