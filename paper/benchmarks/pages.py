@@ -359,6 +359,32 @@ class Pages:
         ]
         return markdown(["learner", *heads], lines)
 
+    def by_auroc(self, name: str, reference: str) -> str:
+        """Return every learner by falling AUROC, with AAA and its AUROC minus that of a reference.
+
+        p is Holm's over all learners of the table.
+        """
+        rows = self.table_of(name).rows
+        rising = sorted(rows, key=lambda k: rows[k].estimates["auroc"].value)
+        lines = []
+        for learner in reversed(rising):
+            gap = None
+            if learner in self.learners(name) and learner != reference:
+                gap = self._compared(name, learner, reference, "auroc")
+            levels = numbers(rows[learner], ("auroc", "aaa"))
+            lines.append([learner, *levels, *_cells(gap)])
+        heads = ["AUROC [95 %]", "AAA [95 %]", f"AUROC minus {reference} [95 %]"]
+        return markdown(["learner", *heads, "p (Holm)"], lines)
+
+    def apart(
+        self, name: str, reference: str, verdict: str, metric: str = "accuracy"
+    ) -> list[str]:
+        """Return the learners of which `finding` beside a reference gives a verdict."""
+        others = [k for k in self.learners(name) if k != reference]
+        return [
+            k for k in others if self.finding(name, k, reference, metric) == verdict
+        ]
+
     def gains(
         self,
         names: Mapping[str, str],
@@ -546,6 +572,12 @@ class Pages:
         """Return where a table of generators comes from."""
         about = json.loads((self.results / f"{name}.json").read_text())
         return f"Config `paper/experiments/{name}.toml`; {about['machine']}; commit {about['commit'][:10]}."
+
+    def judged_splits(self, name: str) -> str:
+        """Return into how many splits a table of generators divides its people, in words."""
+        seeds = {record["seed"] for record in self._studies(name)["records"]}
+        words = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
+        return words.get(len(seeds), str(len(seeds)))
 
     def judged(
         self, name: str, columns: Mapping[str, str], classifier: str = ""

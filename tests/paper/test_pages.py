@@ -142,6 +142,27 @@ def test_gains_are_differences_of_aaa_and_bold_where_they_are_found(few):
     assert len(few.across({"none": "t", "all": "t"}).splitlines()) == 5
 
 
+def test_learners_are_listed_by_falling_auroc_beside_a_reference(few):
+    lines = few.by_auroc("t", "ER").splitlines()
+    titles = [line.split(" | ")[0].strip("| ") for line in lines[2:]]
+    assert titles[:3] == ["FORGE", "ER", "Fine-tuning"]
+    assert set(titles[3:]) == set(pages.MAJORITY)
+    gap = few.difference("t", "FORGE", "ER", "auroc")
+    assert f"| {gap} |" in lines[2]
+    assert lines[3].endswith("|  |  |")  # nothing is compared with itself
+
+
+def test_learners_apart_are_those_with_that_verdict(few):
+    gaps = {
+        "FORGE": Comparison(0.1, 0.05, 0.2, 0, p_holm=0.01),
+        "Fine-tuning": Comparison(-0.1, -0.2, 0.05, 0, p_holm=0.01),
+    }
+    few._families["t", "ER", "auroc"] = gaps
+    assert few.apart("t", "ER", pages.ABOVE, "auroc") == ["FORGE"]
+    assert few.apart("t", "ER", pages.BELOW, "auroc") == []
+    assert few.apart("t", "ER", pages.NOT_FOUND, "auroc") == ["Fine-tuning"]
+
+
 def test_a_page_needs_all_its_tables(tmp_path):
     assert "RESULTS.md.j2" not in Pages(tmp_path).pages()
     for name in ("main_linear_529", "main_linear_444"):
@@ -218,6 +239,7 @@ def test_ablations_count_where_the_interval_over_seeds_excludes_zero(tmp_path):
     (tmp_path / "judged.json").write_text(json.dumps(told))
     made = Pages(tmp_path)
     assert made.augmented_apart("judged", {"GCN": "gcn"}) == "1 of 2"
+    assert made.judged_splits("judged") == "five"
     text = made.judged("judged", {"ACC": "aug_gcn_acc"}, "gcn")
     assert text.splitlines()[2].endswith("| 0.762 / 0.748 / 0.772 / 0.758 |")
 

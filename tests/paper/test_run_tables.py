@@ -202,10 +202,10 @@ def test_sites_of_a_table_of_generators_are_judged_side_by_side(name, tmp_path):
 def test_records_of_generators_are_read_whether_seeds_were_judged_together_or_apart(
     split, tmp_path, capsys
 ):
-    """Records of four sites and five seeds are the same either way."""
+    """Records of four sites and all seeds are the same either way."""
     name = "generators_529"
     sites, seeds = script.judged_sites(name, [])
-    assert seeds == [0, 1, 2, 3, 4]
+    assert len(sites) == 4 and len(seeds) > 1
     folder = tmp_path / name
     for site in sites:
         for part in [seeds] if split == "by site" else [[k] for k in seeds]:
