@@ -243,6 +243,32 @@ def commands() -> str:
     return "\n".join(parts)
 
 
+def command_list() -> str:
+    """Every command and the first sentence of its help, read from the program itself."""
+    import typer.main
+
+    from fcforge import cli
+
+    group = typer.main.get_command(cli.app)
+    rows = []
+    for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
+        if not command.hidden:
+            rows += _named_commands(name, command)
+    return markdown(("command", "what it does"), rows)
+
+
+def _named_commands(name: str, command: Any) -> list[tuple[str, str]]:
+    """Return name and first line of help of a command and of the commands below it."""
+    parts = getattr(command, "commands", {})
+    below = [
+        r
+        for part, inner in parts.items()
+        for r in _named_commands(f"{name} {part}", inner)
+    ]
+    first = inspect.cleandoc(command.help or "").split("\n", 1)[0]
+    return [(f"`{name}`", first), *below]
+
+
 def _with_subcommands(name: str, command: Any, level: str) -> list[str]:
     """Return the text of a command and of the commands below it."""
     parts = _command(f"{level} {name}", command)
@@ -287,6 +313,7 @@ TABLES = {
     "defaults": defaults,
     "first_day": first_day,
     "explanations": explanations,
+    "command_list": command_list,
 }
 INCLUDED = {"commands": commands, "reproducibility": reproducibility}
 HERE = Path(__file__).parent
