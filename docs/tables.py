@@ -23,6 +23,7 @@ from fcforge.methods import METHODS
 from fcforge.models import MODELS
 
 PAPER = Path(__file__).parents[1] / "paper"
+RIDGE_ROW = "ForgeClassifier, defaults"  # title of `ForgeClassifier("ridge")` in the stored benchmark
 GENERATOR_SOURCES = {
     "fcm_vae": "FORGE paper and its code",
     "regate": "Liu et al. 2021, public code read",
@@ -101,8 +102,13 @@ def generators() -> str:
     return markdown(("name", "what it does", "releases", "source"), rows)
 
 
+def _title(learner: str) -> str:
+    """Name of a row of the stored benchmark of estimators, as a reader would type it."""
+    return '`ForgeClassifier("ridge")`' if learner == RIDGE_ROW else learner
+
+
 def estimators() -> str:
-    """The estimator's defaults beside scikit-learn and nilearn, from the stored benchmark."""
+    """Ridge in closed form beside scikit-learn and nilearn, from the stored benchmark."""
     stored = json.loads((PAPER / "results" / "estimators.json").read_text())
 
     def shown(cell: Sequence[float]) -> str:
@@ -111,7 +117,7 @@ def estimators() -> str:
     rows = [
         (
             people,
-            row["learner"],
+            _title(row["learner"]),
             shown(row["accuracy"]),
             shown(row["auroc"]),
             shown(row["first minus this, auroc"]),
@@ -125,19 +131,19 @@ def estimators() -> str:
         "classifier",
         "accuracy",
         "AUROC",
-        "AUROC, defaults minus this",
+        "AUROC, first row minus this",
         "CPU time",
     )
     return markdown(head, rows)
 
 
 def defaults() -> str:
-    """The estimator's default before and after version 0.2, from the stored benchmark."""
+    """Features of ridge beside each other, from the stored benchmark."""
     stored = json.loads((PAPER / "results" / "estimators.json").read_text())
     rows = [
         (
             people,
-            row["learner"],
+            _title(row["learner"]),
             f"{row['accuracy']:.3f}",
             f"{row['auroc']:.3f}",
             " / ".join(f"{value:.3f}" for value in row["auroc by seed"]),
@@ -162,7 +168,7 @@ def first_day() -> str:
         )
         for row in stored["hospitals"]
     ]
-    return markdown(("hospital", "learned from", "accuracy", "AUROC"), rows)
+    return markdown(("hospital", "trained on", "accuracy", "AUROC"), rows)
 
 
 def explanations() -> str:
@@ -237,6 +243,32 @@ def commands() -> str:
     return "\n".join(parts)
 
 
+def command_list() -> str:
+    """Every command and the first sentence of its help, read from the program itself."""
+    import typer.main
+
+    from fcforge import cli
+
+    group = typer.main.get_command(cli.app)
+    rows = []
+    for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
+        if not command.hidden:
+            rows += _named_commands(name, command)
+    return markdown(("command", "what it does"), rows)
+
+
+def _named_commands(name: str, command: Any) -> list[tuple[str, str]]:
+    """Return name and first line of help of a command and of the commands below it."""
+    parts = getattr(command, "commands", {})
+    below = [
+        r
+        for part, inner in parts.items()
+        for r in _named_commands(f"{name} {part}", inner)
+    ]
+    first = inspect.cleandoc(command.help or "").split("\n", 1)[0]
+    return [(f"`{name}`", first), *below]
+
+
 def _with_subcommands(name: str, command: Any, level: str) -> list[str]:
     """Return the text of a command and of the commands below it."""
     parts = _command(f"{level} {name}", command)
@@ -281,6 +313,7 @@ TABLES = {
     "defaults": defaults,
     "first_day": first_day,
     "explanations": explanations,
+    "command_list": command_list,
 }
 INCLUDED = {"commands": commands, "reproducibility": reproducibility}
 HERE = Path(__file__).parent
