@@ -20,7 +20,7 @@ from fcforge.nn.adam import Adam
 from fcforge.nn.tensors import Params
 from fcforge.replay.bank import Bank, SiteView
 from fcforge.replay.state import rows_of
-from fcforge.training.checkpoint import BestEpoch
+from fcforge.training.best_epoch import BestEpoch
 from fcforge.training.lanes import Job, stack, unstack
 from fcforge.training.logging import NoRecorder, Recorder
 from fcforge.training.schedule import batch_rows, epoch_keys

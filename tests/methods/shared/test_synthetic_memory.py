@@ -12,9 +12,9 @@ from fcforge.methods.shared.synthetic_memory import LEAKED, HeldOut
 from fcforge.replay.bank import PoolName
 from fcforge.replay.hcts import AuthorsHCTS
 from fcforge.replay.state import named, rows_of
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 
 # -- what it keeps -----------------------------------------------------------------------
