@@ -17,7 +17,7 @@ from torch import Tensor
 from fcforge.core.randomness import fold
 from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
-    EVERY,
+    EVERY_TARGET,
     Batch,
     Inputs,
     Lane,
@@ -33,7 +33,7 @@ from fcforge.methods.base import (
     is_used,
     label_loss,
 )
-from fcforge.replay.bank import joined
+from fcforge.replay.bank import joined_inputs
 from fcforge.replay.memory import (
     RankedMemory,
     Rule,
@@ -141,7 +141,7 @@ class TwoBatches(Rehearsal, ABC):
         Names of the fields that weigh the replayed terms of the loss, separated by spaces.
     """
 
-    learns = EVERY
+    learns = EVERY_TARGET
     terms: ClassVar[str]
 
     @property
@@ -217,7 +217,9 @@ def both_batches(
         second = model.apply(params, first.stats, replayed, train=True, key=second_key)
         return first, second
     n = next(iter(current.values())).shape[0]  # number of current subjects
-    out = model.apply(params, stats, joined([current, replayed]), train=True, key=key)
+    out = model.apply(
+        params, stats, joined_inputs([current, replayed]), train=True, key=key
+    )
     return (
         out._replace(logits=out.logits[:n], embedding=out.embedding[:n]),
         out._replace(logits=out.logits[n:], embedding=out.embedding[n:]),
