@@ -114,8 +114,8 @@ def learn_lanes(
     epochs, steps = rows.shape[-3:-1]
     keys = list(epoch_keys(jobs, epochs, steps, rows.device))
     centre = pretrained_centre(jobs, training)
-    # all lanes, and the functions that change them
-    lane = stack([job.lane for job in jobs])
+    # all lanes, stacked, and the functions that change them
+    lanes = stack([job.lane for job in jobs])
     optimiser = stack([Adam.start(job.lane.params) for job in jobs])
     captured = graphed and bank.device.type == "cuda" and learner.model.lifts
     begin_epoch, step = lifted_steps(
@@ -128,38 +128,38 @@ def learn_lanes(
         recorder = Recorder(learner, jobs, training, bank, logs)
         _, first_keys = keys[0]
         step_inputs = rows[..., 0, 0, :], first_keys[0], *centre
-        sums = zero_sums(step, lane, optimiser, *step_inputs)
+        sums = zero_sums(step, lanes, optimiser, *step_inputs)
     if captured:
         replaying = jobs[0].site.position > 0
         begin_epoch, step = capture(learner, begin_epoch, step, replaying=replaying)
     for epoch, (begin_key, keys_of_steps) in enumerate(keys):
         if method.updates_at(epoch, epochs):
-            before = lane
-            (lane,) = begin_epoch(lane, begin_key)
-            recorder.refreshed(epoch, before, lane)
+            before = lanes
+            (lanes,) = begin_epoch(lanes, begin_key)
+            recorder.refreshed(epoch, before, lanes)
         factor = method.restart(epoch, epochs)
         if factor is not None:
             optimiser = optimiser.restart(factor)
         for s, step_key in enumerate(keys_of_steps):
             batch = rows[..., epoch, s, :]
             step_inputs = batch, step_key, *centre
-            lane, optimiser, sums = step(lane, optimiser, sums, *step_inputs)
-        sums = recorder.trained(epoch, lane, optimiser, sums, steps)
-        best.update(lane)
+            lanes, optimiser, sums = step(lanes, optimiser, sums, *step_inputs)
+        sums = recorder.trained(epoch, lanes, optimiser, sums, steps)
+        best.update(lanes)
         tick()
     recorder.close()
-    return unstack(best.lanes(lane), len(jobs))
+    return unstack(best.lanes(lanes), len(jobs))
 
 
 def zero_sums(
-    step: Callable[..., Any], lane: Lane, optimiser: Adam, *step_inputs: Any
+    step: Callable[..., Any], lanes: Lane, optimiser: Adam, *step_inputs: Any
 ) -> Params:
     """Return a zero for each named term of the loss, before the first step of a logged training.
 
     One step is taken, of which nothing but the names and shapes of the terms is kept. The arguments are
     those of the step (`make_step`), without the sums.
     """
-    _, _, terms = step(lane, optimiser, {}, *step_inputs)
+    _, _, terms = step(lanes, optimiser, {}, *step_inputs)
     return {name: torch.zeros_like(term) for name, term in terms.items()}
 
 

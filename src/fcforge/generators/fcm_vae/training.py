@@ -117,7 +117,7 @@ class Lanes(NamedTuple):
     terms: Tensor
 
 
-class Step(NamedTuple):
+class StepData(NamedTuple):
     """Data of one training step of all lanes.
 
     Attributes
@@ -168,7 +168,7 @@ class LaneBatches:
         if len(sites) > 1:
             self.bank = {k: torch.cat([site[k] for site in sites]) for k in sites[0]}
 
-    def epoch(self) -> Iterator[Step]:
+    def epoch(self) -> Iterator[StepData]:
         """Yield the steps of one epoch, in which every lane sees each of its subjects once.
 
         A lane with fewer subjects than others gets empty batches in the last steps.
@@ -182,7 +182,7 @@ class LaneBatches:
                 [order[i] if i < len(order) else order[0][:0] for order in orders]
             )
 
-    def _step(self, chosen: Sequence[Tensor]) -> Step:
+    def _step(self, chosen: Sequence[Tensor]) -> StepData:
         """Return the data of one step.
 
         Parameters
@@ -206,7 +206,7 @@ class LaneBatches:
             rows[lane, :n] = index + sum(self.sizes[:lane])
             weight[lane, :n] = 1.0
             noise[lane, :n] = normal(n, vae.d_z, rng=self.rngs[lane])
-        step = Step(rows, weight, noise, stacked(masks))
+        step = StepData(rows, weight, noise, stacked(masks))
         return pytree.tree_map(lambda x: x.to(self.device), step)
 
 
@@ -238,7 +238,9 @@ def adam_step(vae: Trainable, lanes: Lanes, gradient: Params, active: Tensor) ->
     return lanes._replace(params=params, optimiser=optimiser)
 
 
-def make_step(batches: LaneBatches) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
+def make_step(
+    batches: LaneBatches,
+) -> Callable[[Lanes, StepData, Tensor], tuple[Lanes]]:
     """Return the function that takes one training step in all lanes.
 
     Its arguments are the lanes, the step's data and the KL weight. It returns the new lanes in a tuple,
@@ -247,7 +249,7 @@ def make_step(batches: LaneBatches) -> Callable[[Lanes, Step, Tensor], tuple[Lan
     bank = batches.bank
     vae = batches.vae
 
-    def step(lanes: Lanes, data: Step, beta: Tensor) -> tuple[Lanes]:
+    def step(lanes: Lanes, data: StepData, beta: Tensor) -> tuple[Lanes]:
         """Take one training step in all lanes."""
         batch = {k: v[data.rows] for k, v in bank.items()}
         batch["weight"] = data.weight

@@ -46,7 +46,8 @@ from fcforge.replay.memory import (
 )
 
 ReplayForward = Literal["joint", "separate"]
-Terms = tuple[Tensor, dict[str, Tensor]]  # a loss and its named, weighted terms
+LossAndTerms = tuple[Tensor, dict[str, Tensor]]
+"""A loss, and its terms by name, each with its weight."""
 
 
 class Rehearsed(NamedTuple):
@@ -150,14 +151,14 @@ class TwoBatches(Rehearsal, ABC):
         return sum(is_used(getattr(self, weight)) for weight in self.terms.split())
 
     @abstractmethod
-    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
+    def combine(self, current: Tensor, logits: Tensor, replay: Replay) -> LossAndTerms:
         """Return the loss and its named terms.
 
         Parameters
         ----------
         current : Tensor, scalar
             Cross-entropy of the current subjects.
-        z : Tensor of shape (b, n_outputs)
+        logits : Tensor of shape (b, n_outputs)
             Present logits of the replayed subjects.
         replay : Replay
             The replayed subjects with their labels and stored logits.
