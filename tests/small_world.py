@@ -29,9 +29,9 @@ from fcforge.methods.base import Learner
 from fcforge.models import MODELS, Model
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.replay.state import rows_of
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 R = 12
 QUICK_MODELS: dict[str, dict[str, Any]] = {

@@ -64,9 +64,9 @@ from fcforge.methods.base import Learner
 from fcforge.models.gcn import GCN
 from fcforge.nn.tensors import moved
 from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 Row = dict[str, Any]
 AUTHORS_FORGE = Component(
@@ -134,7 +134,7 @@ def measure_vae(args: Namespace) -> list[Row]:
     device = torch.device(args.device)
     epochs = args.vae_epochs or VAE_EPOCHS[device.type]
     vae = StableVAE(epochs=epochs)
-    site = moved(vae.site(fake_people(args.site, args.rois[0]))[1], device)
+    site = moved(vae.prepare_site(fake_people(args.site, args.rois[0]))[1], device)
 
     def fit(sites: int) -> Callable[[], Any]:
         rngs = [torch.Generator().manual_seed(seed) for seed in range(sites)]

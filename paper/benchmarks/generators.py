@@ -34,7 +34,7 @@ def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
     p = trainable(vae.init(batch.n_rois, torch_rng(0)), batch.fc.device)
     rng = device_rng(torch_rng(0), batch.fc.device)
     optimiser = torch.optim.Adam(list(p.values()), lr=vae.lr)
-    target = vae.site(batch)[1]["target"]
+    target = vae.prepare_site(batch)[1]["target"]
     for _ in range(epochs):
         order = torch.randperm(len(batch), generator=rng, device=rng.device)
         for index in order.split(vae.batch_size):

@@ -36,10 +36,10 @@ from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName
 from fcforge.replay.hcts import Choice
 from fcforge.replay.memory import Memory
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import lift, stack
 from fcforge.training.loop import matmul_precision
 from fcforge.training.schedule import step_keys
-from fcforge.training.start import start_lane
 from fcforge.training.step import make_step
 
 BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64

@@ -23,9 +23,9 @@ from fcforge.methods.base import Learner
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.replay.state import counted, rows_of
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 N_ROIS, N_SUBJECTS = 40, 60
 CHECKED = (10, 30, 100)

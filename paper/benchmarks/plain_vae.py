@@ -87,7 +87,7 @@ def fit_plain(vae: StableVAE, site: Inputs, epochs: int, seed: int = 0) -> Plain
     """An ordinary training loop on one site's tensors."""
     rng = torch.Generator().manual_seed(seed)
     model = PlainVAE(vae, site["features"].shape[1])
-    model.load_state_dict(vae.start(site, rng))
+    model.load_state_dict(vae.initial_params(site, rng))
     model.to(device := site["y"].device)
     optimiser = torch.optim.Adam(model.parameters(), lr=vae.lr)
     for epoch in range(epochs):

@@ -41,9 +41,9 @@ from fcforge.methods import make_method
 from fcforge.methods.base import Learner
 from fcforge.models.gcn import GCN
 from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 Row = dict[str, Any]
 

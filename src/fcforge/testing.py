@@ -37,9 +37,9 @@ from fcforge.models import MODELS
 from fcforge.models.base import Model
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.replay.state import ABSENT, leaves, rows_of
+from fcforge.training.initial_lanes import start_lane, untrained
 from fcforge.training.lanes import Job, shapes
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane, untrained
 
 SITES = ("A", "B", "C")
 N_ROIS = 8

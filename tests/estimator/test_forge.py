@@ -14,9 +14,9 @@ from fcforge.methods import build_learner
 from fcforge.methods.forge import Forge
 from fcforge.models.edge import Linear
 from fcforge.nn.resources import one_thread
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 SMALL = {"memory": 16, "candidates": 16, "dev": 8, "replay": 8}
 

@@ -3,7 +3,8 @@
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,25 @@ from fcforge.imaging.people import Failure
 
 SMALL = np.diag([12.0, 12, 12, 1])
 SMALL[:3, 3] = [-90, -125, -71]
+Command = Callable[..., int]
 
 
 @pytest.fixture
 def lines() -> list[str]:
     return []
+
+
+@pytest.fixture
+def fc(tmp_path: Path, lines: list[str]) -> Command:
+    """`fcforge fc` from "in" to "out", without pages: its exit code; its messages go to `lines`."""
+    usual = {"source": tmp_path / "in", "out": tmp_path / "out", "report": False}
+    return lambda **options: fc_command(say=lines.append, **{**usual, **options})
+
+
+@pytest.fixture
+def block_fc(fc: Command, blocks: tuple[Path, Path]) -> Command:
+    """The same command with the user atlas of six ROIs."""
+    return partial(fc, atlas=str(blocks[0]))
 
 
 @pytest.fixture
@@ -84,16 +99,28 @@ def _load(out: Path):
     return load_dataset(Component("folder", {"path": str(out)}))
 
 
-def test_a_tree_of_fmriprep_to_sites_without_editing(tmp_path: Path, aal_grid, lines):
+def _participants(out: Path) -> pd.DataFrame:
+    return pd.read_csv(out / "participants.tsv", sep="\t")
+
+
+def _file(root: Path, subject: str, pattern: str) -> Path:
+    return next((root / f"sub-{subject}").rglob(pattern))
+
+
+def _assert_failed(lines: list[str], reasons: Mapping[str, str]) -> None:
+    """These subjects failed and no others, each in one line that has its reason."""
+    failed = {line.split()[1].rstrip(":"): line for line in lines if "failed: " in line}
+    assert set(failed) == set(reasons)
+    for subject, reason in reasons.items():
+        assert reason in failed[subject]
+        assert "\n" not in failed[subject]
+
+
+def test_a_tree_of_fmriprep_to_sites_without_editing(
+    tmp_path: Path, aal_grid, fc, lines
+):
     fmriprep_tree(tmp_path / "in", aal_grid, 20, n_volumes=60)
-    code = fc_command(
-        source=tmp_path / "in",
-        out=tmp_path / "out",
-        denoise="high_pass",
-        report=False,
-        say=lines.append,
-    )
-    assert code == 0, lines
+    assert fc(denoise="high_pass") == 0, lines
     cohort = _load(tmp_path / "out")
     assert cohort.fc.shape == (20, 116, 116)
     assert cohort.site_names == SITES
@@ -103,17 +130,11 @@ def test_a_tree_of_fmriprep_to_sites_without_editing(tmp_path: Path, aal_grid, l
     _run(tmp_path / "out")
 
 
-def test_fc_is_that_of_the_signals_put_in(tmp_path: Path, aal: Atlas, aal_grid, lines):
+def test_fc_is_that_of_the_signals_put_in(
+    tmp_path: Path, aal: Atlas, aal_grid, fc, lines
+):
     truth = fmriprep_subject(tmp_path / "in", "01", aal_grid, n_volumes=150)
-    code = fc_command(
-        source=tmp_path / "in",
-        out=tmp_path / "out",
-        denoise="none",
-        low_pass=0.2,
-        high_pass=0,
-        say=lines.append,
-    )
-    assert code == 0, lines
+    assert fc(denoise="none", low_pass=0.2, high_pass=0, report=True) == 0, lines
     path = next((tmp_path / "out").rglob("*_relmat.tsv"))
     table = pd.read_csv(path, sep="\t", index_col="Node")
     assert list(table.columns) == list(table.index) == list(aal.roi_names)
@@ -124,13 +145,11 @@ def test_fc_is_that_of_the_signals_put_in(tmp_path: Path, aal: Atlas, aal_grid, 
     assert series.shape == (150, 116)
 
 
-def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
+def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, fc, lines):
     for subject in ("01", "02"):
         fmriprep_subject(tmp_path / "in", subject, aal_grid)
     write_people(tmp_path / "in", ["01", "02"])
-    assert (
-        fc_command(source=tmp_path / "in", out=tmp_path / "out", say=lines.append) == 0
-    )
+    assert fc(report=True) == 0
     out = tmp_path / "out"
     methods = (out / "methods.md").read_text()
     assert "2 of 2 subjects have FC" in methods
@@ -170,32 +189,30 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     assert [*json.loads((out / "quality.json").read_text())] == measures
     assert {"mean_fd", "dvars", "tsnr", "flags"} <= {*measures}
     columns = json.loads((out / "participants.json").read_text())
-    table = pd.read_csv(out / "participants.tsv", sep="\t")
-    assert list(columns) == list(table.columns)
+    assert list(columns) == list(_participants(out).columns)
     assert all(column["Description"] for column in columns.values())
 
 
 def test_scans_of_ica_aroma_lose_tissue_signals_alone(
-    tmp_path: Path, blocks, small_grid, lines
+    tmp_path: Path, block_fc, small_grid, lines
 ):
     root = tmp_path / "in"
     describe(root, "fMRIPrep")
     fmriprep_subject(root, "01", small_grid, affine=SMALL)
     for path in root.rglob("*desc-preproc*"):
         path.rename(path.with_name(path.name.replace("preproc", "smoothAROMAnonaggr")))
-    ask = {"source": root, "atlas": str(blocks[0]), "say": lines.append}
-    assert fc_command(**ask, out=tmp_path / "out", denoise="ica_aroma") == 0, lines
+    assert block_fc(denoise="ica_aroma", report=True) == 0, lines
     (side,) = (tmp_path / "out").rglob("*_timeseries.json")
     confounds = json.loads(side.read_text())["Confounds"]
     assert {"csf", "white_matter", "cosine00"} == set(confounds) - {"cosine01"}
-    assert fc_command(**ask, out=tmp_path / "o2") == 2  # no scan of the usual kind
+    assert block_fc(out=tmp_path / "o2") == 2  # no scan of the usual kind
     assert "there is: desc-smoothAROMAnonaggr" in lines[-1]
     assert "--denoise ica_aroma" in lines[-1]
 
 
 @pytest.mark.parametrize("tool", ["xcpd", "cpac", "dpabi"])
 def test_trees_of_other_tools_to_sites_without_editing(
-    tool: str, tmp_path: Path, aal, lines
+    tool: str, tmp_path: Path, aal, fc, lines
 ):
     root = tmp_path / "in"
     if tool == "xcpd":
@@ -204,9 +221,7 @@ def test_trees_of_other_tools_to_sites_without_editing(
         cpac_tree(root, aal.codes, drop=40)
     else:  # several atlases side by side, AAL first
         dpabi_tree(root)
-    ask = {"source": root, "out": tmp_path / "out", "report": False}
-    code = fc_command(**ask, say=lines.append)
-    assert code == 0, lines
+    assert fc() == 0, lines
     cohort = _load(tmp_path / "out")
     assert cohort.fc.shape == (16, 116, 116)
     assert _errors(cohort) == []
@@ -229,7 +244,7 @@ def test_trees_of_other_tools_to_sites_without_editing(
 
 
 def test_motion_tables_of_older_versions_are_read(
-    tmp_path: Path, aal, blocks, small_grid, lines
+    tmp_path: Path, aal, fc, block_fc, small_grid, lines
 ):
     root = tmp_path / "fmriprep"
     fmriprep_tree(root, small_grid, 3, affine=SMALL)
@@ -240,64 +255,54 @@ def test_motion_tables_of_older_versions_are_read(
         table.rename(table.with_name(table.name.replace("timeseries", "regressors")))
     (table,) = (root / "sub-02").rglob("*-confounds_timeseries.tsv")
     table.unlink()
-    ask = {"report": False, "say": lines.append}
-    common = {"source": root, "atlas": str(blocks[0]), **ask}
-    assert fc_command(out=tmp_path / "a", denoise="none", **common) == 0, lines
+    fmriprep = partial(block_fc, source=root)
+    assert fmriprep(out=tmp_path / "a", denoise="none") == 0, lines
     assert "sub-02: no motion table: mean_fd is unknown" in lines
     assert any(
         s.startswith("site North mixes repetition times (2, 3 s)") for s in lines
     )
-    people = pd.read_csv(tmp_path / "a" / "participants.tsv", sep="\t")
+    people = _participants(tmp_path / "a")
     assert people["mean_fd"].notna().tolist() == [True, False, True]
     # confounds are taken from the older name, too
-    code = fc_command(
-        out=tmp_path / "b", denoise="motion", participant_label=["01"], **common
-    )
+    code = fmriprep(out=tmp_path / "b", denoise="motion", participant_label=["01"])
     assert code == 0, lines
     root = tmp_path / "xcpd"
     xcpd_tree(root, list(aal.roi_names), n=2)
     (table,) = (root / "sub-01").rglob("*_motion.tsv")
     table.rename(table.with_name(table.name.replace("motion", "desc-filtered_motion")))
-    assert fc_command(source=root, out=tmp_path / "c", **ask) == 0, lines
-    people = pd.read_csv(tmp_path / "c" / "participants.tsv", sep="\t")
-    assert people["mean_fd"].notna().all()
+    assert fc(source=root, out=tmp_path / "c") == 0, lines
+    assert _participants(tmp_path / "c")["mean_fd"].notna().all()
 
 
-def test_options_without_effect_are_refused(tmp_path: Path, aal, lines):
+def test_options_without_effect_are_refused(tmp_path: Path, aal, fc, lines):
     xcpd_tree(tmp_path / "in", list(aal.roi_names), n=2)
-    ask = {
-        "source": tmp_path / "in",
-        "out": tmp_path / "out",
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(**ask, denoise="scrubbing", high_pass=0.02) == 2
+    assert fc(denoise="scrubbing", high_pass=0.02) == 2
     assert (
         "--denoise, --high-pass have no effect on the series found (layout xcpd)"
         in lines[-1]
     )
-    assert fc_command(**ask, min_coverage=0.3) == 2
+    assert fc(min_coverage=0.3) == 2
     assert "--min-coverage has no effect" in lines[-1]
     assert not (tmp_path / "out").exists()
     # options that state what is done anyway are accepted, and the default is explained
-    assert fc_command(**ask, denoise="none", high_pass=0, low_pass=0) == 0, lines
+    assert fc(denoise="none", high_pass=0, low_pass=0) == 0, lines
     assert any("fcforge removes no confounds and does not filter" in s for s in lines)
 
 
-def test_a_series_of_another_atlas_by_its_tools_name(tmp_path: Path, aal, lines):
+def test_a_series_of_another_atlas_by_its_tools_name(tmp_path: Path, aal, fc, lines):
     xcpd_tree(tmp_path / "in", list(aal.roi_names), n=2)
-    common = {"source": tmp_path / "in", "report": False, "say": lines.append}
-    assert fc_command(out=tmp_path / "a", atlas="4S156Parcels", **common) == 0
+    assert fc(out=tmp_path / "a", atlas="4S156Parcels") == 0
     table = pd.read_csv(next((tmp_path / "a").rglob("*_relmat.tsv")), sep="\t")
     assert list(table["Node"]) == [f"Parcel{k}" for k in range(5)]
-    assert fc_command(out=tmp_path / "b", atlas="Glasser", **common) == 2
+    assert fc(out=tmp_path / "b", atlas="Glasser") == 2
     assert "Time series there are of: 4S156Parcels, AAL116" in lines[-1]
 
 
 def test_trouble_is_one_line_each_and_the_others_finish(
-    tmp_path: Path, block, blocks, lines
+    tmp_path: Path, block, blocks, block_fc, lines
 ):
     root = tmp_path / "in"
+    file = partial(_file, root)
     grid = block.on_grid((15, 18, 15), SMALL)
     nan = np.zeros(grid.shape, dtype=bool)
     nan[:, : grid.shape[1] // 2] = True
@@ -307,10 +312,6 @@ def test_trouble_is_one_line_each_and_the_others_finish(
         extra = {"06": {"nan": nan}, "07": {"nan": few}}.get(subject, {})
         fmriprep_subject(root, subject, grid, affine=SMALL, **extra)
     write_people(root, subject_ids(9))  # 09 is listed, but has no scan
-
-    def file(subject: str, pattern: str) -> Path:
-        return next((root / f"sub-{subject}").rglob(pattern))
-
     cut = file("02", "*_bold.nii.gz")
     cut.write_bytes(cut.read_bytes()[:20000])
     shutil.rmtree(root / "sub-03")
@@ -323,17 +324,8 @@ def test_trouble_is_one_line_each_and_the_others_finish(
     fmriprep_subject(root, "08", grid, affine=SMALL, run="_run-1")
     fmriprep_subject(root, "08", grid, affine=SMALL, run="_run-20", tr=2.5)
     out = tmp_path / "out"
-    code = fc_command(
-        source=root,
-        out=out,
-        atlas=str(blocks[0]),
-        atlas_lut=blocks[1],
-        report=True,
-        say=lines.append,
-    )
-    assert code == 1
-    failed = {line.split()[1].rstrip(":"): line for line in lines if "failed: " in line}
-    wanted = {
+    assert block_fc(atlas_lut=blocks[1], report=True) == 1
+    reasons = {
         "sub-02": "truncated or damaged",
         "sub-03": "wrong affine: only",
         "sub-04": "mixed TRs: the header says 2 s",
@@ -341,15 +333,11 @@ def test_trouble_is_one_line_each_and_the_others_finish(
         "sub-06": "NaN voxels inside ROIs",
         "sub-08": "mixed TRs: its runs have 2 s, 2.5 s",
     }
-    assert set(failed) == set(wanted)
-    for subject, text in wanted.items():
-        assert text in failed[subject]
-        assert "\n" not in failed[subject]
+    _assert_failed(lines, reasons)
     assert any(line == "sub-07: 1 NaN voxels inside ROIs left out" for line in lines)
-    people = pd.read_csv(out / "participants.tsv", sep="\t")
-    assert list(people["participant_id"]) == ["sub-01", "sub-07"]
+    assert list(_participants(out)["participant_id"]) == ["sub-01", "sub-07"]
     log = (out / "logs" / "failed.tsv").read_text().splitlines()
-    assert len(log) == 1 + len(wanted) + 1
+    assert len(log) == 1 + len(reasons) + 1
     assert log[-1].startswith("sub-09\tis listed, but there is no scan")
     assert "1 listed subject without a scan or time series here: sub-09" in lines
     assert "2 of 9 subjects have FC" in (out / "group.html").read_text()
@@ -360,112 +348,82 @@ def test_trouble_is_one_line_each_and_the_others_finish(
     assert "The files of 5 subjects could not be used" in methods
     assert "2 of 9 subjects have FC." in methods
     # two jobs of a cluster, one subject each: neither removes the other's failures
-    ask = {"atlas": str(blocks[0]), "atlas_lut": blocks[1], "say": lines.append}
-    for subject in ("02", "05"):
-        ask["participant_label"] = [subject]
-        denoise = "none" if subject == "05" else "simple"
-        fc_command(source=root, out=out, denoise=denoise, report=False, **ask)
+    for subject, denoise in (("02", "simple"), ("05", "none")):
+        block_fc(atlas_lut=blocks[1], participant_label=[subject], denoise=denoise)
     failed = pd.read_csv(out / "logs" / "failed.tsv", sep="\t")
-    assert set(failed["participant_id"]) == {*wanted, "sub-09"} - {"sub-05"}
+    assert set(failed["participant_id"]) == {*reasons, "sub-09"} - {"sub-05"}
     assert sorted(set(failed["criterion"])) == ["empty_rois", "error", "no_data"]
     assert "3 of 9 subjects have FC." in (out / "methods.md").read_text()
 
 
-def test_119_rois_is_one_line_and_the_others_finish(tmp_path: Path, lines):
+def test_119_rois_is_one_line_and_the_others_finish(tmp_path: Path, fc, lines):
     rng = np.random.default_rng(0)
     for i in range(3):
         n = 119 if i == 1 else 116
         np.savetxt(tmp_path / f"s{i}.txt", rng.normal(size=(50, n)))
-    code = fc_command(
-        source=tmp_path, out=tmp_path / "out", report=False, say=lines.append
-    )
-    assert code == 1
+    assert fc(source=tmp_path) == 1
     assert next(ln for ln in lines if "failed: " in ln).startswith("failed: sub-s1: ")
     assert sum("119 ROIs, but atlas AAL116 has 116" in line for line in lines) == 1
     assert len(list((tmp_path / "out").rglob("*_relmat.tsv"))) == 2
 
 
 def test_the_same_command_again_makes_nothing_and_a_new_setting_everything(
-    tmp_path: Path, block, blocks, small_grid, lines
+    tmp_path: Path, block_fc, small_grid, lines
 ):
     for subject in ("01", "02"):
         fmriprep_subject(tmp_path / "in", subject, small_grid, affine=SMALL)
-    ask = {
-        "source": tmp_path / "in",
-        "out": tmp_path / "out",
-        "atlas": str(blocks[0]),
-        "denoise": "motion",
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(**ask) == 0
+    motion_fc = partial(block_fc, denoise="motion")
+    assert motion_fc() == 0
     assert "(2 made now, 0 from before)" in lines[-1]
-    assert fc_command(**ask) == 0
+    assert motion_fc() == 0
     assert "(0 made now, 2 from before)" in lines[-1]
-    next(
-        (tmp_path / "out" / "sub-02").rglob("*_relmat.json")
-    ).unlink()  # stopped half-way
-    assert fc_command(**ask) == 0
+    _file(tmp_path / "out", "02", "*_relmat.json").unlink()  # stopped half-way
+    assert motion_fc() == 0
     assert "(1 made now, 1 from before)" in lines[-1]
     before = {p: p.read_bytes() for p in (tmp_path / "out").rglob("*.*")}
-    assert fc_command(**{**ask, "low_pass": 0.08}) == 2
+    assert motion_fc(low_pass=0.08) == 2
     assert "OUT holds FC of 2 subjects (sub-01, sub-02)" in lines[-1]
     assert "--overwrite" in lines[-1]
     assert {p: p.read_bytes() for p in (tmp_path / "out").rglob("*.*")} == before
-    other = {**ask, "out": tmp_path / "other", "low_pass": 0.08}
-    assert fc_command(**other) == 0
-    assert fc_command(**{**ask, "low_pass": 0.08}, overwrite=True) == 0
+    assert motion_fc(low_pass=0.08, out=tmp_path / "other") == 0
+    assert motion_fc(low_pass=0.08, overwrite=True) == 0
     assert "(2 made now, 0 from before)" in lines[-1]
     # FC made with other settings does not count for a subject that fails now
-    assert fc_command(**{**ask, "min_dof": 500}, overwrite=True) == 2
-    assert fc_command(participant_label=["01"], **ask) == 0
-    people = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")
+    assert motion_fc(min_dof=500, overwrite=True) == 2
+    assert motion_fc(participant_label=["01"]) == 0
+    people = _participants(tmp_path / "out")
     assert list(people["participant_id"]) == ["sub-01"]
 
 
 def test_participant_label_takes_those_alone_and_keeps_earlier_rows(
-    tmp_path: Path, blocks, small_grid, lines
+    tmp_path: Path, block_fc, small_grid, lines
 ):
     for subject in ("01", "02", "03"):
         fmriprep_subject(tmp_path / "in", subject, small_grid, affine=SMALL)
-    ask = {
-        "source": tmp_path / "in",
-        "out": tmp_path / "out",
-        "atlas": str(blocks[0]),
-        "denoise": "none",
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(participant_label=["sub-02"], **ask) == 0
-    assert fc_command(participant_label=["01", "77"], **ask) == 2
+    plain_fc = partial(block_fc, denoise="none")
+    assert plain_fc(participant_label=["sub-02"]) == 0
+    assert plain_fc(participant_label=["01", "77"]) == 2
     assert "unknown participant label '77'" in lines[-1]
-    assert fc_command(participant_label=["01"], **ask) == 0
-    people = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")
+    assert plain_fc(participant_label=["01"]) == 0
+    people = _participants(tmp_path / "out")
     assert list(people["participant_id"]) == ["sub-01", "sub-02"]
 
 
 def test_two_runs_are_joined_and_two_spaces_are_a_question(
-    tmp_path: Path, blocks, small_grid, lines
+    tmp_path: Path, block_fc, small_grid, lines
 ):
     for run in ("_run-1", "_run-20"):
         fmriprep_subject(tmp_path / "in", "01", small_grid, affine=SMALL, run=run)
-    ask = {
-        "source": tmp_path / "in",
-        "out": tmp_path / "out",
-        "atlas": str(blocks[0]),
-        "denoise": "none",
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(**ask) == 0
+    plain_fc = partial(block_fc, denoise="none")
+    assert plain_fc() == 0
     side = json.loads(next((tmp_path / "out").rglob("*_relmat.json")).read_text())
     assert side["Volumes"] == 320
     assert len(side["Sources"]) == 2
     first = next((tmp_path / "in").rglob("*run-1_space*_bold.nii.gz"))
     shutil.copy(first, first.with_name(first.name.replace("2009cAsym", "6Asym")))
-    assert fc_command(**ask) == 2
+    assert plain_fc() == 2
     assert "are not two runs of one scan" in "\n".join(lines)
-    assert fc_command(**ask, select="space-MNI152NLin2009cAsym") == 0
+    assert plain_fc(select="space-MNI152NLin2009cAsym") == 0
 
 
 def _two(root: Path, grid, first: str, second: str) -> None:
@@ -486,59 +444,41 @@ def _two(root: Path, grid, first: str, second: str) -> None:
     ],
 )
 def test_scans_of_another_kind_are_not_joined(
-    first, second, tmp_path, blocks, small_grid, lines
+    first, second, tmp_path, block_fc, small_grid, lines
 ):
     _two(tmp_path / "in", small_grid, first, second)
-    ask = {
-        "source": tmp_path / "in",
-        "out": tmp_path / "out",
-        "atlas": str(blocks[0]),
-        "denoise": "none",
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(**ask) == 2
+    plain_fc = partial(block_fc, denoise="none")
+    assert plain_fc() == 2
     (line,) = (s for s in lines if "are not two runs of one scan" in s)
     assert f"{first}_space" in line
     assert f"{second}_space" in line
     chosen = {"session": "1"} if "ses" in first else {"select": second.split("_")[-1]}
-    assert fc_command(**ask, **chosen) == 0, lines
+    assert plain_fc(**chosen) == 0, lines
     if "ses" in first:
-        assert fc_command(**ask, session="all") == 0
+        assert plain_fc(session="all") == 0
         (path,) = (tmp_path / "out" / "sub-01" / "func").glob("*_relmat.tsv")
         assert path.name.startswith("sub-01_task-rest_space-")
         assert json.loads(path.with_suffix(".json").read_text())["Volumes"] == 320
 
 
-def test_phase_directions_are_runs(tmp_path, blocks, small_grid, lines):
+def test_phase_directions_are_runs(tmp_path, block_fc, small_grid, lines):
     _two(tmp_path / "in", small_grid, "task-rest_dir-AP", "task-rest_dir-PA")
-    code = fc_command(
-        source=tmp_path / "in",
-        out=tmp_path / "out",
-        atlas=str(blocks[0]),
-        denoise="none",
-        report=False,
-        say=lines.append,
-    )
-    assert code == 0, lines
+    assert block_fc(denoise="none") == 0, lines
     (path,) = (tmp_path / "out").rglob("*_relmat.tsv")
     assert "dir-" not in path.name
-    people = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")
+    people = _participants(tmp_path / "out")
     # two runs of 160 volumes, 0.36 of the spectrum, without mean and trend
     assert people["dof"].tolist() == pytest.approx([2 * (160 * 0.36 - 2)], abs=0.1)
 
 
 def test_low_coverage_rois_are_named_and_their_fc_is_zero(
-    tmp_path: Path, aal, aal_grid, lines
+    tmp_path: Path, aal, aal_grid, fc, lines
 ):
     cut = np.where(
         np.arange(aal_grid.shape[2]) < 4, -1, aal_grid
     )  # low slices not acquired
     fmriprep_subject(tmp_path / "in", "01", cut)
-    code = fc_command(
-        source=tmp_path / "in", out=tmp_path / "out", max_empty=0.3, say=lines.append
-    )
-    assert code == 0, lines
+    assert fc(max_empty=0.3, report=True) == 0, lines
     side = json.loads(next((tmp_path / "out").rglob("*_relmat.json")).read_text())
     assert side["EmptyROIs"]
     assert all(name in aal.roi_names for name in side["EmptyROIs"])
@@ -551,102 +491,93 @@ def test_low_coverage_rois_are_named_and_their_fc_is_zero(
     assert "ROI without signal" in (tmp_path / "out" / "sub-01.html").read_text()
 
 
-def test_plain_mni_scans_and_nothing_at_all(tmp_path: Path, blocks, small_grid, lines):
+def test_plain_mni_scans_and_nothing_at_all(
+    tmp_path: Path, block_fc, small_grid, lines
+):
     from imaging_trees import write_scan
 
     rng = np.random.default_rng(0)
     write_scan(
         tmp_path / "in" / "anna.nii.gz", small_grid, roi_signals(rng, 60, 6), SMALL, rng
     )
-    ask = {"atlas": str(blocks[0]), "report": False, "say": lines.append}
-    assert fc_command(source=tmp_path / "in", out=tmp_path / "out", **ask) == 0
+    assert block_fc() == 0
     assert "no participants.tsv found" in lines[0]
     assert any("'simple' removes none" in line for line in lines)
     side = json.loads(next((tmp_path / "out").rglob("*relmat.json")).read_text())
     assert side["Runs"][0]["Method"] == "none"  # there was no table of confounds
     assert side["Runs"][0]["ButterworthHz"][1] == 0.1
     (tmp_path / "void").mkdir()
-    assert fc_command(source=tmp_path / "void", out=tmp_path / "o2", **ask) == 2
+    assert block_fc(source=tmp_path / "void", out=tmp_path / "o2") == 2
     assert "no scan and no time series found" in lines[-1]
-    assert fc_command(source=tmp_path / "nope", out=tmp_path / "o3", **ask) == 2
+    assert block_fc(source=tmp_path / "nope", out=tmp_path / "o3") == 2
     assert "no such folder" in lines[-1]
 
 
-def test_ids_that_would_share_a_file_are_refused(tmp_path: Path, lines):
+def test_ids_that_would_share_a_file_are_refused(tmp_path: Path, fc, lines):
     rng = np.random.default_rng(0)
     for name in ("S1-1-0001", "S11-0001"):
         np.savetxt(tmp_path / f"{name}.txt", rng.normal(size=(40, 6)))
-    code = fc_command(
-        source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append
-    )
-    assert code == 2
+    six_fc = partial(fc, source=tmp_path, atlas="six", report=True)
+    assert six_fc() == 2
     assert "'S1-1-0001' and 'S11-0001' would both be named sub-S110001" in lines[-1]
     (tmp_path / "S11-0001.txt").unlink()
-    assert (
-        fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append)
-        == 0
-    )
-    people = pd.read_csv(tmp_path / "o" / "participants.tsv", sep="\t")
+    assert six_fc() == 0
+    people = _participants(tmp_path / "out")
     assert people["original_id"].tolist() == ["S1-1-0001"]
 
 
 def test_a_table_of_other_people_is_refused_before_anything_is_made(
-    tmp_path: Path, lines
+    tmp_path: Path, fc, lines
 ):
     np.savetxt(
         tmp_path / "NYU_0050952.txt", np.random.default_rng(0).normal(size=(40, 6))
     )
     (tmp_path / "participants.tsv").write_text("participant_id\tsite\n50952\tNYU\n")
-    code = fc_command(
-        source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append
-    )
-    assert code == 2
+    assert fc(source=tmp_path, atlas="six") == 2
     assert (
         "none of the 1 subjects found (it has '50952', the files 'NYU_0050952')"
         in lines[-1]
     )
-    assert not (tmp_path / "o").exists()
+    assert not (tmp_path / "out").exists()
 
 
-def test_ids_without_leading_zeros_and_subjects_without_a_row(tmp_path: Path, lines):
+def test_ids_without_leading_zeros_and_subjects_without_a_row(
+    tmp_path: Path, fc, lines
+):
     rng = np.random.default_rng(0)
     for name in ("sub-0050952", "sub-0050953"):
         np.savetxt(tmp_path / f"{name}_ts.txt", rng.normal(size=(40, 6)))
     (tmp_path / "participants.tsv").write_text("participant_id\tsite\n50952\tNYU\n")
-    ask = {"atlas": "six", "report": False, "say": lines.append}
-    assert fc_command(source=tmp_path, out=tmp_path / "o", **ask) == 0, lines
+    assert fc(source=tmp_path, atlas="six") == 0, lines
     assert any("1 subject without a row" in s and "0050953" in s for s in lines)
-    rows = pd.read_csv(tmp_path / "o" / "participants.tsv", sep="\t", dtype=str)
+    rows = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t", dtype=str)
     assert rows["site"].fillna("n/a").tolist() == ["NYU", "n/a"]
 
 
 def test_the_input_and_other_tools_folders_are_never_written_to(
-    tmp_path: Path, blocks, small_grid, lines
+    tmp_path: Path, block_fc, small_grid, lines
 ):
     fmriprep_tree(tmp_path / "in", small_grid, 2, affine=SMALL)
     before = (tmp_path / "in" / "participants.tsv").read_text()
-    ask = {"source": tmp_path / "in", "atlas": str(blocks[0]), "say": lines.append}
-    assert fc_command(out=tmp_path / "in", **ask) == 2
+    assert block_fc(out=tmp_path / "in") == 2
     assert "OUT is the same folder as IN" in lines[-1]
     shutil.copytree(tmp_path / "in", tmp_path / "other")
-    assert fc_command(out=tmp_path / "other", **ask) == 2
+    assert block_fc(out=tmp_path / "other") == 2
     assert "OUT is a dataset of another tool" in lines[-1]
     assert (tmp_path / "in" / "participants.tsv").read_text() == before
 
 
 def test_scans_that_cannot_be_right_fail_by_name(
-    tmp_path: Path, blocks, small_grid, lines
+    tmp_path: Path, block_fc, small_grid, lines
 ):
     """Each of these gave FC, or a message of a library."""
     import nibabel as nib
 
     root = tmp_path / "in"
+    file = partial(_file, root)
     for subject in subject_ids(8):
         fmriprep_subject(root, subject, small_grid, affine=SMALL)
     write_people(root, subject_ids(8))
-
-    def file(subject: str, pattern: str) -> Path:
-        return next((root / f"sub-{subject}").rglob(pattern))
 
     def change(subject: str, value: float) -> None:
         image = nib.load(file(subject, "*_bold.nii.gz"))
@@ -671,10 +602,8 @@ def test_scans_that_cannot_be_right_fail_by_name(
     nib.save(nib.Nifti1Image(mask, SMALL), scan.with_name(name))
     scan = file("08", "*_bold.nii.gz")
     scan.rename(scan.with_name("sub-08_task-rest_space-T1w_desc-preproc_bold.nii.gz"))
-    ask = {"atlas": str(blocks[0]), "report": False, "say": lines.append}
-    assert fc_command(source=root, out=tmp_path / "out", **ask) == 1
-    failed = {line.split()[1].rstrip(":"): line for line in lines if "failed: " in line}
-    wanted = {
+    assert block_fc() == 1
+    reasons = {
         "sub-01": "no signal in 1 volume of 160 (51)",
         "sub-02": "no signal in 1 volume of 160 (51)",
         "sub-03": "the scan has 160 volumes, and sub-03_task-rest_desc-confounds_timeseries.tsv has 150",
@@ -682,16 +611,14 @@ def test_scans_that_cannot_be_right_fail_by_name(
         "sub-07": "brain_mask.nii.gz is empty",
         "sub-08": "has no scan in MNI space, which FC needs; there is: T1w.",
     }
-    assert set(failed) == set(wanted)
-    for subject, text in wanted.items():
-        assert text in failed[subject]
+    _assert_failed(lines, reasons)
     doubts = [line for line in lines if "those of another run" in line]
     assert len(doubts) == 1
     assert doubts[0].startswith("sub-05: ")
 
 
 def test_odd_surprises_fail_one_subject(
-    tmp_path: Path, blocks, small_grid, lines, monkeypatch
+    tmp_path: Path, block_fc, small_grid, lines, monkeypatch
 ):
     from fcforge.imaging import app
 
@@ -704,21 +631,13 @@ def test_odd_surprises_fail_one_subject(
         return real(own, *rest)
 
     monkeypatch.setattr(app, "subject_fc", odd)
-    code = fc_command(
-        source=tmp_path / "in",
-        out=tmp_path / "out",
-        atlas=str(blocks[0]),
-        denoise="none",
-        report=False,
-        say=lines.append,
-    )
-    assert code == 1
+    assert block_fc(denoise="none") == 1
     assert "failed: sub-02: ValueError: array must not contain infs" in lines
-    assert len(pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")) == 5
+    assert len(_participants(tmp_path / "out")) == 5
 
 
 def test_native_space_scans_are_not_taken_for_mni(
-    tmp_path: Path, blocks, small_grid, lines
+    tmp_path: Path, block_fc, small_grid, lines
 ):
     from imaging_trees import write_scan
 
@@ -726,21 +645,15 @@ def test_native_space_scans_are_not_taken_for_mni(
     signals = roi_signals(rng, 60, 6)
     raw = tmp_path / "in" / "sub-01" / "func" / "sub-01_task-rest_bold.nii.gz"
     write_scan(raw, small_grid, signals, SMALL, rng)
-    ask = {
-        "out": tmp_path / "out",
-        "atlas": str(blocks[0]),
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(source=tmp_path / "in", **ask) == 2
+    assert block_fc() == 2
     assert "is in scanner space, FC needs MNI space" in lines[-1]
     raw.rename(raw.with_name("sub-01_task-rest_space-T1w_desc-preproc_bold.nii.gz"))
-    assert fc_command(source=tmp_path / "in", **ask) == 2
+    assert block_fc() == 2
     assert "is in T1w space" in lines[-1]
-    assert fc_command(source=tmp_path / "in", layout="nifti", **ask) == 0
+    assert block_fc(layout="nifti") == 0
 
 
-def test_a_header_in_scanner_space_is_said(tmp_path: Path, blocks, small_grid, lines):
+def test_a_header_in_scanner_space_is_said(tmp_path: Path, block_fc, small_grid, lines):
     import nibabel as nib
     from imaging_trees import write_scan
 
@@ -750,29 +663,17 @@ def test_a_header_in_scanner_space_is_said(tmp_path: Path, blocks, small_grid, l
     image = nib.load(path)
     image.set_sform(SMALL, 1)
     nib.save(image, tmp_path / "in" / "berta.nii")
-    ask = {
-        "out": tmp_path / "out",
-        "atlas": str(blocks[0]),
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(source=tmp_path / "in", **ask) == 0
+    assert block_fc() == 0
     said = [line for line in lines if "scanner space" in line]
     assert len(said) == 1
     assert said[0].startswith("sub-berta: ")
 
 
 @pytest.mark.data
-def test_real_halfpipe_files(shared_data, tmp_path, lines):
+def test_real_halfpipe_files(shared_data, tmp_path, fc, lines):
     """434 ROIs of two subjects of UCLA CNP, as HALFpipe left them."""
     root = shared_data / "halfpipe_sample"
-    ask = {
-        "source": root,
-        "out": tmp_path / "out",
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(**ask, atlas="Schaefer400") == 0, lines
+    assert fc(source=root, atlas="Schaefer400") == 0, lines
     for subject in ("10159", "10171"):
         path = next((tmp_path / "out" / f"sub-{subject}").rglob("*_relmat.tsv"))
         ours = pd.read_csv(path, sep="\t", index_col="Node").to_numpy()
@@ -794,26 +695,18 @@ def test_real_halfpipe_files(shared_data, tmp_path, lines):
         assert "simple" not in json.dumps(side)  # HALFpipe denoised, we did not
         of_series = {"drop", "max_empty", "min_dof", "columns", "variable"}
         assert set(side["Settings"]) == of_series
-    assert fc_command(**ask, atlas="AAL116") == 2
+    assert fc(source=root, atlas="AAL116") == 2
     assert "Time series there are of: schaefer400" in lines[-1]
 
 
 def test_a_damaged_description_of_the_input_costs_no_finished_work(
-    tmp_path: Path, blocks, small_grid, lines
+    tmp_path: Path, block_fc, small_grid, lines
 ):
     fmriprep_subject(tmp_path / "in", "01", small_grid, affine=SMALL)
     (tmp_path / "in" / "dataset_description.json").write_text('{"GeneratedBy": [')
-    ask = {
-        "source": tmp_path / "in",
-        "out": tmp_path / "out",
-        "atlas": str(blocks[0]),
-        "denoise": "motion",
-        "report": False,
-        "say": lines.append,
-    }
-    assert fc_command(**ask) == 2
+    assert block_fc(denoise="motion") == 2
     assert "not JSON" in lines[-1]
-    assert fc_command(**ask, layout="fmriprep") == 0
+    assert block_fc(denoise="motion", layout="fmriprep") == 0
     assert (
         "preprocessed by fMRIPrep (Esteban"
         in (tmp_path / "out" / "methods.md").read_text()

@@ -16,9 +16,9 @@ from fcforge.methods.forge import Forge
 from fcforge.replay.bandit import PaperBandit
 from fcforge.replay.hcts import HCTS, SAMPLERS, AuthorsHCTS, PaperHCTS
 from fcforge.replay.state import named
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 from small_world import make_model
 
 

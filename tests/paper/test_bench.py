@@ -117,8 +117,8 @@ def test_every_benchmark_can_be_imported(tmp_path):
 def test_the_plain_module_has_our_loss():
     vae = StableVAE(free_bits=0.2)
     rng = torch.Generator().manual_seed(1)
-    _, site = vae.site(fake_people(12, 16))
-    params = vae.start(site, rng)
+    _, site = vae.prepare_site(fake_people(12, 16))
+    params = vae.initial_params(site, rng)
     noise = torch.randn(12, vae.d_z, generator=rng)
     plain = PlainVAE(vae, 16)
     plain.load_state_dict(params)
@@ -129,7 +129,7 @@ def test_the_plain_module_has_our_loss():
 
 def test_the_plain_loop_learns():
     vae = StableVAE(warmup=0)
-    _, site = vae.site(fake_people(40, 16))
+    _, site = vae.prepare_site(fake_people(40, 16))
     noise = torch.zeros(40, vae.d_z)
     models = [fit_plain(vae, site, epochs) for epochs in (1, 9)]
     before, after = (model.loss(site, noise, 1.0).item() for model in models)

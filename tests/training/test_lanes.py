@@ -17,11 +17,11 @@ from fcforge.methods.majority import Majority
 from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.training.checkpoint import BestEpoch, where_better
+from fcforge.training.best_epoch import BestEpoch, where_better
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job, shapes, stack, unstack
 from fcforge.training.loop import learn_site
 from fcforge.training.schedule import step_keys
-from fcforge.training.start import start_lane
 from fcforge.training.step import make_step
 from small_world import QUICK_MODELS, R, cast_lane, cohort, make_model, order
 

@@ -25,10 +25,10 @@ from fcforge.models.base import Model, Output
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.replay.state import Rows
 from fcforge.training.evaluation import Evaluator
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import check_kept, learn_site, matmul_precision
 from fcforge.training.schedule import minibatches
-from fcforge.training.start import start_lane
 from small_world import (
     QUICK_MODELS,
     R,

@@ -8,10 +8,10 @@ import torch
 from fcforge.core.spec import Training
 from fcforge.methods.finetune import Finetune
 from fcforge.replay.bank import PoolName, PublicView, SiteView
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from fcforge.training.schedule import batch_rows, minibatches, weighted_minibatches
-from fcforge.training.start import start_lane
 from small_world import World, assert_same, order, public_subjects
 
 PLAIN = Training(epochs=4, batch_size=8)

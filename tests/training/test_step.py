@@ -12,9 +12,9 @@ from fcforge.data.splits import make_sites
 from fcforge.methods.base import Lane, Learner, Loss, Method
 from fcforge.methods.finetune import Finetune
 from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 from fcforge.training.step import pull
 from small_world import R, cast_lane, cohort, make_model, order
 

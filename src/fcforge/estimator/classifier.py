@@ -23,9 +23,8 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.label_codes import is_number
 from fcforge.data.site_checks import CHECK_LABELS, SWAPPED, contrast, labels_swapped
 from fcforge.estimator import people
-from fcforge.estimator.continual import LEARN_ANEW, ContinualEstimator, require_no_scans
+from fcforge.estimator.continual import LEARN_ANEW, ContinualEstimator
 from fcforge.estimator.inputs import InputError, as_input_error
-from fcforge.estimator.trained import ExplainedOutput
 from fcforge.evaluation.edge_stability import EdgeStability
 from fcforge.evaluation.explanation import ColumnExplanation, Explanation
 from fcforge.evaluation.temperature import probability
@@ -174,22 +173,17 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         first: bool,
         classes: Any = None,
     ) -> Self:
-        """Learn the subjects of one call of `fit` or `partial_fit`.
+        """Learn the subjects of one call; arguments are those of `ContinualEstimator._learn`.
 
-        Parameters
-        ----------
-        X, y, site, covariates, sample_weight
-            As in `fit`.
-        first : bool
-            Whether to learn from scratch.
-        classes : sequence, optional
-            As in `partial_fit`.
+        `classes` are as in `partial_fit`.
         """
         if y is not None:
             people.refuse_missing(y)
             people.refuse_mixed_types(y)
         numbers, labels = self._checked(X, y, first)
-        coding = self._coding_of(labels, site, sample_weight, classes, first)
+        people.refuse_missing([] if classes is None else classes)
+        counts = self._people_counted(labels, site, sample_weight, first)
+        self._check_coding(labels, classes, counts, first)
         # `ordered` has the classes in the order of the model (controls first), `known` sorted
         ordered = self._ordered_classes(labels, classes) if first else self._labels
         known = people.require_classes(labels, np.unique(ordered))
@@ -200,7 +194,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
                 raise InputError(what, do=LEARN_ANEW)
         target = self._target(ordered) if first else self.target_
         code = people.coded(labels, ordered)
-        self._learn_all(
+        self._learn_coded(
             numbers,
             code,
             target,
@@ -212,45 +206,61 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         )
         self.classes_ = known
         self._labels = ordered
-        self._people_of_class = coding
+        self._people_of_class = counts
         self._warn_if_constant(X, labels, covariates, first)
         return self
 
-    def _coding_of(
-        self,
-        labels: np.ndarray,
-        site: Any,
-        sample_weight: Any,
-        classes: Any,
-        first: bool,
+    def _people_counted(
+        self, labels: np.ndarray, site: Any, sample_weight: Any, first: bool
     ) -> dict[str, dict[Any, int]]:
-        """Return the number of people of each class at each site, of this call and of earlier ones.
+        """Return the number of people of each class at each site, in this call and before.
 
-        Raises `InputError` if sites have other codes for their classes, and warns where that is less
-        certain.
+        People of weight zero are not counted.
 
         Parameters
         ----------
         labels : ndarray of shape (n,)
             Classes of the people of the call, as in `y`.
-        site, sample_weight, classes
+        site, sample_weight
             As in `partial_fit`.
         first : bool
             Whether this is the first call.
         """
-        people.refuse_missing([] if classes is None else classes)
-        known = {} if first else self._people_of_class
-        assumed = {} if first else self._assumed_people()
         names = self._site_names(site, len(labels), first)
         weighted = people.weighted(sample_weight, self.class_weight, labels)
-        counts = {
-            name: dict(people_of_class) for name, people_of_class in known.items()
-        }
+        before = {} if first else self._people_of_class
+        counts = {name: dict(of_site) for name, of_site in before.items()}
         for name, label in zip(
             names[weighted].tolist(), labels[weighted].tolist(), strict=True
         ):
             of_site = counts.setdefault(name, {})
             of_site[label] = of_site.get(label, 0) + 1
+        return counts
+
+    def _check_coding(
+        self,
+        labels: np.ndarray,
+        classes: Any,
+        counts: Mapping[str, Mapping[Any, int]],
+        first: bool,
+    ) -> None:
+        """Raise `InputError` for unknown classes, or if sites have other codes for their classes.
+
+        Where the codes of sites are only doubtful, warn.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n,)
+            Classes of the people of the call, as in `y`.
+        classes
+            As in `partial_fit`.
+        counts : mapping of str to mapping
+            Number of people of each class at each site, with those of the call.
+        first : bool
+            Whether this is the first call.
+        """
+        known = {} if first else self._people_of_class
+        assumed = {} if first else self._assumed_people()
         stated = classes if first else self._labels.tolist()
         known_classes = [] if stated is None else np.asarray(stated).tolist()
         controls = min(known_classes, default=None)
@@ -262,7 +272,6 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
             people.require_classes(labels, np.unique(self._labels))
         before = {**assumed, **known}
         people.warn_of_coding(people_of_code, before, controls, listed=listed)
-        return counts
 
     def _assumed_people(self) -> dict[str, dict[Any, int]]:
         """Return numbers of people of the sites whose numbers a file of an earlier version lacks.
@@ -462,17 +471,14 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         """
         output = self._output_of(target)
         positive = str(self._labels.tolist()[output])
-        if self.features == "any":
-            require_no_scans(atlas, reference, stability)
-            return self._explain_columns(X, output, positive)
-        return self._explain_scans(
-            self._explained(output),
+        return self._explain(
             X,
             covariates,
+            output,
+            positive,
             atlas=atlas,
             reference=reference,
             stability=stability,
-            positive=positive,
         )
 
     def _output_of(self, target: Any) -> int:
@@ -484,10 +490,6 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         if target is not None and target not in classes:
             raise InputError(f"target={target!r} is none of {classes}.")
         return 1 if target is None else classes.index(target)
-
-    def _explained(self, output: int) -> Any:
-        """Return the model with the output whose log odds are explained."""
-        return ExplainedOutput(self.model_, output)
 
     # -- files -----------------------------------------------------------------------------------
     @classmethod

@@ -144,7 +144,7 @@ class ContinualEstimator(Fitted, ABC):
         people_module.refuse_missing(y)
         return self._validate(X, y, reset=first)
 
-    def _learn_all(
+    def _learn_coded(
         self,
         X: np.ndarray,
         code: np.ndarray,
@@ -156,7 +156,7 @@ class ContinualEstimator(Fitted, ABC):
         first: bool,
         class_weight: Any = None,
     ) -> None:
-        """Learn the subjects of a call, site by site.
+        """Learn the subjects of a call, whose targets are coded as the model learns them.
 
         The estimator is left as it was unless all of them could be learned.
 
@@ -229,18 +229,34 @@ class ContinualEstimator(Fitted, ABC):
         self._sites_of_class = sites_of_class
         self._layout = layout
         n_before = 0 if first else self._n_seen
+        self.mean_fc_ = self._mean_fc(fc, X.shape[1], n_before)
         self._n_seen = n_before + len(fc)
-        if self.features == "any":
-            p = X.shape[1]
-            # the mean of the columns themselves, which the mean of the made-up FC does not encode
-            columns_sum = fc_as_numbers(fc, p).sum(0)
-            if n_before:
-                columns_sum += n_before * fc_as_numbers(self.mean_fc_[None], p)[0]
-            mean = (columns_sum / self._n_seen)[None]
-            self.mean_fc_ = numbers_as_fc(mean)[0].astype(np.float64)
-        else:
-            total = n_before * self.mean_fc_ if n_before else 0.0
-            self.mean_fc_ = (fc.sum(0, dtype=np.float64) + total) / self._n_seen
+
+    def _mean_fc(self, fc: np.ndarray, n_columns: int, n_before: int) -> np.ndarray:
+        """Return the mean FC (R, R) of everybody learned, in this call and before.
+
+        With ``features="any"`` it is the made-up FC of the means of the columns, which is not the mean of
+        the people's made-up FC.
+
+        Parameters
+        ----------
+        fc : ndarray of shape (n, R, R)
+            FC of the people of the call.
+        n_columns : int
+            Number of columns of X.
+        n_before : int
+            Number of people of earlier calls, whose mean is `mean_fc_`.
+        """
+        n_people = n_before + len(fc)
+        if self.features == "fc":
+            before = n_before * self.mean_fc_ if n_before else 0.0
+            return (fc.sum(0, dtype=np.float64) + before) / n_people
+        columns_sum = fc_as_numbers(fc, n_columns).sum(0)
+        if n_before:
+            mean_before = fc_as_numbers(self.mean_fc_[None], n_columns)[0]
+            columns_sum += n_before * mean_before
+        mean = (columns_sum / n_people)[None]
+        return numbers_as_fc(mean)[0].astype(np.float64)
 
     def _site_names(self, site: Any, n: int, first: bool) -> np.ndarray:
         """Return the site of each of the n subjects of a call, (n,), as `people.site_names` does."""
@@ -429,28 +445,46 @@ class ContinualEstimator(Fitted, ABC):
             raise ConfigError(message, do="Give 1 or more, or -1 for all cores.")
         return effective_n_jobs(self.n_jobs)
 
-    def _explain_scans(
+    def _output_of(self, target: Any) -> int:
+        """Return the number of the output that explains a class, or the only one of a number.
+
+        Parameters
+        ----------
+        target
+            As in `ForgeClassifier.explain`; None for a number.
+        """
+        raise NotImplementedError
+
+    def _explained(self, output: int) -> Any:
+        """Return the model with the number of the output to explain."""
+        return ExplainedOutput(self.model_, output)
+
+    def _explain(
         self,
-        model: Any,
         X: Any,
         covariates: Any,
+        output: int,
+        positive: str,
         *,
         atlas: Atlas | None,
         reference: np.ndarray | None,
         stability: EdgeStability | None,
-        positive: str,
-    ) -> Explanation:
-        """Return the contributions of the edges of scans to the scores of `model`.
+    ) -> Explanation | ColumnExplanation:
+        """Return the contributions of edges, or of arbitrary columns, to one output of the model.
 
         Parameters
         ----------
-        model : ExplainedModel
-            The model with the output to explain.
         X, covariates, atlas, reference, stability
             As in `ForgeClassifier.explain`.
+        output : int
+            Number of the model's output.
         positive : str
             Name of the class that positive contributions speak for.
         """
+        if self.features == "any":
+            require_no_scans(atlas, reference, stability)
+            return self._explain_columns(X, output, positive)
+        model = self._explained(output)
         fc = self._scans(X)
         columns = people_module.columns_of(covariates, len(fc))
         n_edges = self.n_rois_ * (self.n_rois_ - 1) // 2

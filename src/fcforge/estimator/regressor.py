@@ -11,10 +11,9 @@ from sklearn.base import RegressorMixin
 
 from fcforge.core.errors import ConfigError
 from fcforge.core.target import Target
-from fcforge.estimator.continual import ContinualEstimator, require_no_scans
+from fcforge.estimator.continual import ContinualEstimator
 from fcforge.estimator.inputs import InputError
 from fcforge.estimator.parameters import CLOSED_FORM
-from fcforge.estimator.trained import ExplainedOutput
 from fcforge.evaluation.edge_stability import EdgeStability
 from fcforge.evaluation.explanation import ColumnExplanation, Explanation
 from fcforge.imaging.atlas import Atlas
@@ -91,15 +90,7 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         *,
         first: bool,
     ) -> Self:
-        """Learn the subjects of one call of `fit` or `partial_fit`.
-
-        Parameters
-        ----------
-        X, y, site, covariates, sample_weight
-            As in `fit`.
-        first : bool
-            Whether to learn from scratch.
-        """
+        """Learn the subjects of one call; arguments are those of `ContinualEstimator._learn`."""
         if self.positive is not None:
             message = "positive= is for classes; the target is a number."
             raise ConfigError(message, do="Leave it out.")
@@ -111,7 +102,9 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
             hint = "Give limits= that hold everybody."
             raise InputError(f"{message}, beyond {low:g} to {high:g}.", do=hint)
         scaled = target.scaled(values)
-        self._learn_all(X, scaled, target, site, covariates, sample_weight, first=first)
+        self._learn_coded(
+            X, scaled, target, site, covariates, sample_weight, first=first
+        )
         return self
 
     def _target(self, values: np.ndarray) -> Target:
@@ -170,19 +163,14 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         -------
         Explanation, or ColumnExplanation with ``features="any"``
         """
-        output = self._output_of(None)
-        positive = f"higher {self.target_.name}"
-        if self.features == "any":
-            require_no_scans(atlas, reference, stability)
-            return self._explain_columns(X, output, positive)
-        return self._explain_scans(
-            self._explained(output),
+        return self._explain(
             X,
             covariates,
+            self._output_of(None),
+            f"higher {self.target_.name}",
             atlas=atlas,
             reference=reference,
             stability=stability,
-            positive=positive,
         )
 
     def _output_of(self, target: Any) -> int:
@@ -190,10 +178,6 @@ class ForgeRegressor(RegressorMixin, ContinualEstimator):
         if target is not None:
             raise InputError(f"target={target!r} names a class, but y is a number.")
         return 0
-
-    def _explained(self, output: int) -> Any:
-        """Return the model with its output."""
-        return ExplainedOutput(self.model_, output)
 
     @classmethod
     def _file_kind(cls) -> Literal["ForgeClassifier", "ForgeRegressor"]:

@@ -28,7 +28,7 @@ from fcforge.graphs import edges, from_edges
 from fcforge.methods.base import Lane
 from fcforge.replay.state import rows_of
 from fcforge.training.evaluation import class_scores
-from fcforge.training.start import untrained
+from fcforge.training.initial_lanes import untrained
 
 VERSION: Literal[1] = 1
 HEADER = "fcforge_estimator"

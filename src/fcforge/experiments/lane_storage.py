@@ -24,7 +24,7 @@ from fcforge.generators.cache import is_stored, read_tensors, write_tensors
 from fcforge.methods import Lane
 from fcforge.replay.bank import PoolName
 from fcforge.replay.state import counted
-from fcforge.training.start import pretrain, start_lane
+from fcforge.training.initial_lanes import pretrain, start_lane
 
 # Names of two further tensors in a stored lane: pool of each remembered subject, and its number in the pool.
 POOL = "pool"

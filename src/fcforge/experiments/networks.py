@@ -31,7 +31,7 @@ from fcforge.experiments.store import NETWORK, Store
 from fcforge.methods import Lane, Learner, Method, build_learner
 from fcforge.methods.base import prediction
 from fcforge.replay.state import rows_of
-from fcforge.training.start import untrained
+from fcforge.training.initial_lanes import untrained
 
 HEADER = "fcforge_network"
 DIGEST = "sha256"

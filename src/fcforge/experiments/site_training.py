@@ -16,9 +16,9 @@ from fcforge.experiments.site_loader import SiteLoader
 from fcforge.methods.base import Lane, Learner
 from fcforge.nn.resources import one_thread
 from fcforge.replay.bank import PoolName
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import Tick, learn_site
-from fcforge.training.start import start_lane
 
 CARRIED = "(from earlier sites)"  # name of the pool of remembered subjects
 

@@ -5,8 +5,7 @@ training (`fcforge.experiments.plan`).
 """
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import torch
 
@@ -57,7 +56,7 @@ class Trainer:
         self.device = device
         self.group = group
         # by learner and batch size: depth at which memory was measured, and number of lanes that fit
-        self._fit: dict[tuple[LearnerKey, int], tuple[int, int]] = {}
+        self._capacity: dict[tuple[LearnerKey, int], tuple[int, int]] = {}
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Train nodes and store them; lanes that can train together form a group.
@@ -67,9 +66,9 @@ class Trainer:
         nodes : sequence of Node
             Nodes of equal depth (number of sites), whose parents are stored.
         """
-        waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
-        beginning = [node.spec for node in nodes if node.parent is None]
-        self.lanes.pretrain(beginning, self.group)
+        without_parent = [node.spec for node in nodes if node.parent is None]
+        self.lanes.pretrain(without_parent, self.group)
+        waiting: dict[Hashable, list[tuple[Node, Lane]]] = {}
         for node in nodes:
             if pipeline := pipeline_of(node.spec.learner):
                 self._run_pipeline(node, pipeline)
@@ -78,16 +77,21 @@ class Trainer:
                 self.lanes.write(node, self.lanes.first_lane(node.spec), 0.0)
                 continue
             lane = self.load_lane(node)
-            # part sizes differ by a subject between folds, and lanes of a group must have equal ones
-            site = self.parts.sites(node.spec)[node.spec.order[-1]]
-            sizes = (len(site.train), len(site.val))
-            alike = self.parts.alike(node.spec)
-            signature = (alike, node.depth, shapes(lane), sizes)
-            waiting.setdefault(signature, []).append((node, lane))
+            waiting.setdefault(self._signature(node, lane), []).append((node, lane))
         for members in waiting.values():
-            self._run_alike(members)
+            self._train_alike(members)
 
-    def _run_alike(self, members: Sequence[tuple[Node, Lane]]) -> None:
+    def _signature(self, node: Node, lane: Lane) -> Hashable:
+        """Return a value that is equal for nodes whose lanes can train in one group.
+
+        `lane` is the lane that is to learn the node's last site.
+        """
+        # part sizes differ by a subject between folds, and lanes of a group must have equal ones
+        site = self.parts.sites(node.spec)[node.spec.order[-1]]
+        sizes = (len(site.train), len(site.val))
+        return self.parts.alike(node.spec), node.depth, shapes(lane), sizes
+
+    def _train_alike(self, members: Sequence[tuple[Node, Lane]]) -> None:
         """Train lanes that fit together, as many at once as the device holds.
 
         Parameters
@@ -131,12 +135,12 @@ class Trainer:
         node, lane = members[0]
         learner = self.parts.learner(node.spec)
         key = learner_key(node.spec), node.spec.training.batch_size
-        depth, lanes = self._fit.get(key, (0, 0))
+        depth, lanes = self._capacity.get(key, (0, 0))
         if depth != node.depth and lanes < AMPLE * min(len(members), self.group):
             job = self.job(node.spec, lane)
             bank = self.parts.loader.bank
             lanes = lanes_that_fit(learner, job, bank, node.spec.training)
-            self._fit[key] = node.depth, lanes
+            self._capacity[key] = node.depth, lanes
         return lanes
 
     def learn_group(self, members: Sequence[tuple[Node, Lane]]) -> None:

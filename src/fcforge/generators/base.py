@@ -169,10 +169,8 @@ class Generator(Checked, ABC):
 
         Parameters
         ----------
-        batches : sequence of FCBatch
-            Training subjects of each site.
-        rngs : sequence of torch.Generator
-            Source of random numbers of each site.
+        batches, rngs
+            As for `learn_lanes`.
 
         Returns
         -------

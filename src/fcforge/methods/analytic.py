@@ -23,7 +23,7 @@ from torch import Tensor
 from fcforge.base_model.model import PENALTY
 from fcforge.core.settings import above, limits, within
 from fcforge.methods.base import (
-    EVERY,
+    EVERY_TARGET,
     Inputs,
     Lane,
     Method,
@@ -80,7 +80,7 @@ class Analytic(Method):
     from_public = "statistics"
     models = ("linear",)
     features = WHOLE_LOG
-    learns = EVERY
+    learns = EVERY_TARGET
     State = AnalyticState
 
     def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:

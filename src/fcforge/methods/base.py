@@ -31,7 +31,7 @@ from fcforge.replay.memory import Replay
 from fcforge.replay.state import ABSENT, from_named, named
 
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
-EVERY = get_args(Kind)
+EVERY_TARGET = get_args(Kind)  # for `Method.learns`: two classes, more, or a number
 DependsOn = Literal["order", "set", "site", "all"]
 
 

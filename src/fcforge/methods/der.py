@@ -12,7 +12,7 @@ from torch import Tensor
 from fcforge.core.randomness import fold
 from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import Lane, Replay, is_used, label_loss
-from fcforge.methods.shared.rehearsal import Terms, TwoBatches
+from fcforge.methods.shared.rehearsal import LossAndTerms, TwoBatches
 from fcforge.replay.memory import uniform_slots
 
 
@@ -44,9 +44,9 @@ class DER(TwoBatches):
     source = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
     terms = "alpha"
 
-    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
+    def combine(self, current: Tensor, logits: Tensor, replay: Replay) -> LossAndTerms:
         """Add the mean squared distance of the logits to the stored ones."""
-        past = self.alpha * (z - replay.logits).square().mean()
+        past = self.alpha * (logits - replay.logits).square().mean()
         return current + past, {"current": current, "logits": past}
 
 
@@ -86,14 +86,14 @@ class DERPP(DER):
         weight = torch.full(slots.shape, 1.0 / slots.shape[0], device=slots.device)
         return slots, weight
 
-    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
+    def combine(self, current: Tensor, logits: Tensor, replay: Replay) -> LossAndTerms:
         """Add the cross-entropy of the first draw and the distance of the logits of the second."""
         n = self.replay  # size of each draw; `draw` puts that of the labels first
         terms = {}
         if is_used(self.beta):
-            terms["replay"] = self.beta * label_loss(z[:n], replay.y[:n])
+            terms["replay"] = self.beta * label_loss(logits[:n], replay.y[:n])
         if is_used(self.alpha):
-            distance = (z[-n:] - replay.logits[-n:]).square().mean()
+            distance = (logits[-n:] - replay.logits[-n:]).square().mean()
             terms["logits"] = self.alpha * distance
         total = current + torch.stack(list(terms.values())).sum()
         return total, {"current": current, **terms}

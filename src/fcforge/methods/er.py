@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import Replay, label_loss
-from fcforge.methods.shared.rehearsal import Terms, TwoBatches
+from fcforge.methods.shared.rehearsal import LossAndTerms, TwoBatches
 
 
 @limits(strength=at_least(0))
@@ -33,9 +33,9 @@ class ER(TwoBatches):
     source = "Chaudhry et al. 2019 (arXiv 1902.10486); Mammoth er"
     terms = "strength"
 
-    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
+    def combine(self, current: Tensor, logits: Tensor, replay: Replay) -> LossAndTerms:
         """Return the weighted mean of both cross-entropies."""
-        past = self.strength * label_loss(z, replay.y, replay.weight)
+        past = self.strength * label_loss(logits, replay.y, replay.weight)
         whole = 1.0 + self.strength
         terms = {"current": current / whole, "replay": past / whole}
         return (current + past) / whole, terms

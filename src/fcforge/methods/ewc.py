@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import torch
 
 from fcforge.core.settings import at_least, limits
-from fcforge.methods.base import EVERY, Factor, Inputs, Lane, Model, Params, SiteView
+from fcforge.methods.base import (
+    EVERY_TARGET,
+    Factor,
+    Inputs,
+    Lane,
+    Model,
+    Params,
+    SiteView,
+)
 from fcforge.methods.shared import anchor
 
 
@@ -80,7 +88,7 @@ class EWC(anchor.Anchored):
 
     name = "ewc"
     factors = ("strength", "gamma")
-    learns = EVERY
+    learns = EVERY_TARGET
     title = "EWC"
     source = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fcforge.methods.base import EVERY, Method
+from fcforge.methods.base import EVERY_TARGET, Method
 
 
 @dataclass(frozen=True)
@@ -10,6 +10,6 @@ class Finetune(Method):
     """Fine-tuning: cross-entropy of the current batch, starting from the last site's network."""
 
     name = "finetune"
-    learns = EVERY
+    learns = EVERY_TARGET
     title = "Fine-tuning (Base)"
     source = "FORGE paper, Base"

@@ -165,20 +165,20 @@ class Forge(SyntheticMemory, metaclass=Variants):
         if replay is None:
             return super().loss(model, params, lane, batch, key)
         current, replayed = both_batches(model, params, lane, batch, key, self.forward)
-        l1, *weights = self.weights  # of labels; of logits and readout
-        past = l1 * label_loss(replayed.logits, replay.y, replay.weight)
-        distances = self.distances(replayed, replay, replay.weight, weights)
-        terms = {"replay": past, **distances}
-        past = sum(distances.values(), past)
+        l1, *distilled = self.weights  # of labels; of logits and readout
+        labels = l1 * label_loss(replayed.logits, replay.y, replay.weight)
+        distances = self.distances(replayed, replay, replay.weight, distilled)
+        past = sum(distances.values(), labels)
+        terms = {"replay": labels, **distances}
         if self.sum_sites:  # T times the mean over past sites
             past = past * n_learned(lane)
             terms = {name: term * n_learned(lane) for name, term in terms.items()}
         if teacher := lane.state.teacher:  # there only with `teach_current`
             target = model.apply(teacher.params, teacher.stats, batch.inputs)
             even = torch.full_like(current.logits[:, 0], 1.0 / len(batch.y))
-            distances = self.distances(current, target, even, weights)
-            terms |= {f"current {name}": term for name, term in distances.items()}
+            distances = self.distances(current, target, even, distilled)
             past = sum(distances.values(), past)
+            terms |= {f"current {name}": term for name, term in distances.items()}
         current_loss = label_loss(current.logits, batch.y)
         terms = {"current": current_loss, **terms}
         return Loss(current_loss + past, replayed.stats, terms)

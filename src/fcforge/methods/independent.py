@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fcforge.methods.base import EVERY, Method
+from fcforge.methods.base import EVERY_TARGET, Method
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Independent(Method):
     """
 
     name = "independent"
-    learns = EVERY
+    learns = EVERY_TARGET
     title = "Independent"
     source = "reference: single-site training"
     depends_on = "site"

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fcforge.core.settings import above, at_least, limits
-from fcforge.methods.base import EVERY, Lane, Model, SiteView
+from fcforge.methods.base import EVERY_TARGET, Lane, Model, SiteView
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.ridge import (
     coded,
@@ -65,7 +65,7 @@ class ReplayRidge(Rehearsal):
     fits = False
     models = ("linear",)
     features = WHOLE_LOG
-    learns = EVERY
+    learns = EVERY_TARGET
 
     @property
     def draws(self) -> int:

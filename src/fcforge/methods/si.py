@@ -19,7 +19,7 @@ import torch
 
 from fcforge.core.settings import above, at_least, limits
 from fcforge.methods.base import (
-    EVERY,
+    EVERY_TARGET,
     Factor,
     Lane,
     Model,
@@ -71,7 +71,7 @@ class SI(anchor.Anchored):
 
     name = "si"
     factors = ("strength", "damping")
-    learns = EVERY
+    learns = EVERY_TARGET
     State = SIState
     title = "SI"
     source = "Zenke, Poole and Ganguli 2017 (ICML)"

@@ -41,7 +41,7 @@ from fcforge.methods.base import (
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.teacher import Taught
 from fcforge.nn.layers import mean_max
-from fcforge.replay.bank import joined
+from fcforge.replay.bank import joined_inputs
 from fcforge.replay.memory import RankedMemory, Rule
 from fcforge.replay.state import ABSENT, Absent, Network
 
@@ -190,7 +190,7 @@ class UGCL(Taught, Rehearsal):
         if replay is None or not teacher:
             return super().loss(model, params, lane, batch, key)
         n = batch.y.shape[0]
-        both = joined([batch.inputs, replay.inputs])
+        both = joined_inputs([batch.inputs, replay.inputs])
         now, stats = graph_view(model, params, lane.stats, both, key)
         with torch.no_grad():
             then, _ = graph_view(

@@ -82,7 +82,7 @@ class Bandit(Validated):
         return 1.0
 
     def update(
-        self, moments: Moments, outer: Tensor, gain: Tensor, seen: Tensor
+        self, moments: Moments, outer: Tensor, rewarded: Tensor, earned: Tensor
     ) -> Moments:
         r"""Return the moments after one reward per arm.
 
@@ -91,17 +91,17 @@ class Bandit(Validated):
         moments : Moments
             Those before the rewards.
         outer : Tensor of shape (arms, 2, 2)
-            :math:`\phi\phi^\top`.
-        gain : Tensor of shape (arms, 2)
-            :math:`\phi r`.
-        seen : Tensor of shape (arms,), bool
+            Outer product of the context with itself, :math:`\phi\phi^\top`.
+        rewarded : Tensor of shape (arms, 2)
+            Context times reward, :math:`\phi r`.
+        earned : Tensor of shape (arms,), bool
             Arms that earned a reward; the others stay as they are.
         """
         s = self.gamma * moments.s + self.weight * outer
-        b = self.gamma * moments.b + self.weight * gain
+        b = self.gamma * moments.b + self.weight * rewarded
         return Moments(
-            torch.where(seen[:, None, None], s, moments.s),
-            torch.where(seen[:, None], b, moments.b),
+            torch.where(earned[:, None, None], s, moments.s),
+            torch.where(earned[:, None], b, moments.b),
         )
 
     def posterior(self, moments: Moments) -> tuple[Tensor, Tensor]:

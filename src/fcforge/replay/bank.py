@@ -28,7 +28,7 @@ from fcforge.nn.tensors import Inputs
 
 T = TypeVar("T")
 CHUNK = 256  # subjects that are prepared at once
-MOST_KNOWN = 600  # results kept by `Bank.once`; pairs of pools of twenty sites are 231
+MOST_CACHED = 600  # results kept by `Bank.once`; pairs of pools of twenty sites are 231
 
 
 def gather(inputs: Inputs, rows: Tensor) -> Inputs:
@@ -47,7 +47,7 @@ def gather(inputs: Inputs, rows: Tensor) -> Inputs:
     return {k: v.index_select(0, rows) for k, v in inputs.items()}
 
 
-def joined(parts: Sequence[Inputs]) -> Inputs:
+def joined_inputs(parts: Sequence[Inputs]) -> Inputs:
     """Concatenate the prepared inputs of several groups of subjects."""
     return {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
 
@@ -111,7 +111,7 @@ class Bank:
         self.weight: Tensor | None = None
         self._pools: dict[PoolName, range] = {}
         self._prepared: dict[Model, tuple[int, Inputs]] = {}
-        self._known: dict[Hashable, Any] = {}
+        self._cache: dict[Hashable, Any] = {}
         self._n = 0
         self._closed = False
 
@@ -190,7 +190,7 @@ class Bank:
                 # each pool on its own: a batch's size can change the last digit
                 if pool.start >= n_prepared and len(pool):
                     parts += map(model.prepare, self._fc[name].split(CHUNK))
-            cached = joined(parts)
+            cached = joined_inputs(parts)
             self._prepared[model] = (self._n, cached)
         return cached
 
@@ -246,14 +246,14 @@ class Bank:
     def once(self, name: Hashable, compute: Callable[[], T]) -> T:
         """Return the result of `compute`, which is called only if no result of this name is cached.
 
-        The cache keeps the latest `MOST_KNOWN` results. Lanes share it.
+        The cache keeps the latest `MOST_CACHED` results. Lanes share it.
         """
-        if name not in self._known:
-            if len(self._known) >= MOST_KNOWN:
-                oldest = next(iter(self._known))
-                self._known.pop(oldest)
-            self._known[name] = compute()
-        return self._known[name]
+        if name not in self._cache:
+            if len(self._cache) >= MOST_CACHED:
+                oldest = next(iter(self._cache))
+                self._cache.pop(oldest)
+            self._cache[name] = compute()
+        return self._cache[name]
 
     # -- addresses -----------------------------------------------------------------------------
     def address(self, rows: Tensor) -> tuple[list[PoolName], Tensor, Tensor]:

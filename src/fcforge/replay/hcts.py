@@ -56,17 +56,8 @@ from torch.utils import _pytree as pytree
 from fcforge.core.randomness import fold, normal, uniform
 from fcforge.core.settings import Checked, above, at_least, limits, within
 from fcforge.core.variants import Variants
-from fcforge.replay import selection
-from fcforge.replay.bandit import (
-    Bandit,
-    Moments,
-    PaperBandit,
-    limited_quotas,
-    quotas,
-    reward,
-    shares,
-    standardised,
-)
+from fcforge.replay import bandit, selection
+from fcforge.replay.bandit import Bandit, Moments, PaperBandit
 from fcforge.replay.selection import Averages, Contexts, Prototypes, farthest_first
 from fcforge.replay.state import ABSENT, Absent
 
@@ -247,8 +238,8 @@ class HCTS(Checked, metaclass=Variants):
         state : HCTSState
         choice : Choice
         """
-        gain = self.reward(state, contexts.ce)
-        state = self.credit(state, gain, state.seen)
+        rewards = self.reward(state, contexts.ce)
+        state = self.credit(state, rewards, state.seen)
         state, choice = self.choose(state, contexts, key, capacity)
         return self.noted(state, contexts), choice
 
@@ -272,26 +263,26 @@ class HCTS(Checked, metaclass=Variants):
         ce : Tensor of shape (T,)
             Cross-entropy of each site now.
         """
-        return reward(state.ce, ce, self.reward_scale) - 0.5
+        return bandit.reward(state.ce, ce, self.reward_scale) - 0.5
 
-    def credit(self, state: HCTSState, gain: Tensor, seen: Tensor) -> HCTSState:
+    def credit(self, state: HCTSState, rewards: Tensor, earned: Tensor) -> HCTSState:
         """Update the bandits of both levels with the rewards of the last choice.
 
         Parameters
         ----------
         state : HCTSState
-        gain : Tensor of shape (T,)
+        rewards : Tensor of shape (T,)
             Reward of each site.
-        seen : Tensor of shape (T,), bool
+        earned : Tensor of shape (T,), bool
             Sites that earned a reward; the others stay as they are.
         """
         phi = state.phi
         phi_outer = phi[:, :, None] * phi[:, None, :]
-        gains = gain[:, None]
-        sites = self.sites.update(state.sites, phi_outer, phi * gains, seen)
+        by_site = rewards[:, None]
+        sites = self.sites.update(state.sites, phi_outer, phi * by_site, earned)
         # the subjects of a site have no rewards of their own: all get that of the site
         subjects = self.subjects.update(
-            state.subjects, state.psi_outer, state.psi_mean * gains, seen
+            state.subjects, state.psi_outer, state.psi_mean * by_site, earned
         )
         return state._replace(sites=sites, subjects=subjects)
 
@@ -324,7 +315,7 @@ class HCTS(Checked, metaclass=Variants):
 
     def shares(self, gain: Tensor) -> Tensor:
         """Return the share (T,) of the budget of each site from its expected gain (T,)."""
-        return shares(gain, self.temperature, self.floor)
+        return bandit.shares(gain, self.temperature, self.floor)
 
     def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
         """Turn shares of the budget into numbers of subjects.
@@ -347,7 +338,7 @@ class HCTS(Checked, metaclass=Variants):
         """
         cap = torch.full_like(share, candidates, dtype=torch.int64)
         total = min(capacity, share.shape[0] * candidates)
-        return quotas(share, capacity, cap), total
+        return bandit.quotas(share, capacity, cap), total
 
     def moments(
         self, psi: Tensor, chosen: Tensor, quota: Tensor
@@ -451,11 +442,12 @@ class PaperHCTS(HCTS):
 
     def reward(self, state: HCTSState, ce: Tensor) -> Tensor:
         """Return the reward (T,) of the last choice: 1/2 where nothing changed."""
-        return reward(state.ce, ce, self.reward_scale)
+        return bandit.reward(state.ce, ce, self.reward_scale)
 
     def shares(self, gain: Tensor) -> Tensor:
         """Return the share of the budget of each site from its standardised expected gain."""
-        return shares(standardised(gain), self.temperature, self.floor)
+        standardised = bandit.standardised(gain)
+        return bandit.shares(standardised, self.temperature, self.floor)
 
     def moments(
         self, psi: Tensor, chosen: Tensor, quota: Tensor
@@ -513,16 +505,16 @@ class AuthorsHCTS(PaperHCTS):
 
         A site without an earlier choice earns 1/2, the reward of no change.
         """
-        gain = torch.where(state.seen, self.reward(state, contexts.ce), 0.5)
+        rewards = torch.where(state.seen, self.reward(state, contexts.ce), 0.5)
         state, choice = self.choose(state, contexts, key, capacity)
-        state = self.credit(state, gain, torch.ones_like(state.seen))
+        state = self.credit(state, rewards, torch.ones_like(state.seen))
         return self.noted(state, contexts), choice
 
     def shares(self, gain: Tensor) -> Tensor:
         """Return the share of the budget of each site, at least `LEAST_SHARE`."""
         # the part that is split evenly: every site's least share, times the number of sites
         floor = min(self.floor + self.LEAST_SHARE * gain.shape[0], 1.0)
-        return shares(standardised(gain), self.temperature, floor)
+        return bandit.shares(bandit.standardised(gain), self.temperature, floor)
 
     def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
         """Turn shares of the budget into quotas within `LIMITS`; see `HCTS.deal`."""
@@ -530,7 +522,7 @@ class AuthorsHCTS(PaperHCTS):
         low, high = (min(limit, candidates) for limit in self.LIMITS)
         low = min(low, capacity // sites)  # no more than every site can have
         total = min(capacity, sites * high)
-        return limited_quotas(share, total, low, high), total
+        return bandit.limited_quotas(share, total, low, high), total
 
     def draw_slots(
         self, choice: Choice, key: Tensor, size: int

@@ -121,7 +121,7 @@ def ranked(memory: Memory, priority: Tensor) -> RankedMemory:
     return RankedMemory(*memory, priority=priority)
 
 
-def joined(first: M, second: M) -> M:
+def joined_memories(first: M, second: M) -> M:
     """Return the slots of two memories of one type, one after another."""
     pairs = zip(first, second, strict=True)
     return type(first)(*(torch.cat([a, b.to(a)]) for a, b in pairs))
@@ -317,7 +317,7 @@ def admit(memory: M, new: M, rule: Rule) -> M:
     capacity = memory.site.shape[0]
     n_filled = int((memory.site >= 0).sum())
     filled = type(memory)(*(value[:n_filled] for value in memory))
-    offered = joined(filled, new)
+    offered = joined_memories(filled, new)
     if rule == "reservoir":
         keep = highest(offered.priority, capacity)
     else:

@@ -20,7 +20,7 @@ from fcforge.nn.adam import Adam
 from fcforge.nn.tensors import Params
 from fcforge.replay.bank import Bank, SiteView
 from fcforge.replay.state import rows_of
-from fcforge.training.checkpoint import BestEpoch
+from fcforge.training.best_epoch import BestEpoch
 from fcforge.training.lanes import Job, stack, unstack
 from fcforge.training.logging import NoRecorder, Recorder
 from fcforge.training.schedule import batch_rows, epoch_keys
@@ -109,45 +109,58 @@ def learn_lanes(
         The lanes of the last epoch, or of each lane's best epoch.
     """
     method = learner.method
+    # the subjects and random keys of every step
     rows = batch_rows(method, jobs, training, bank)  # ([lanes,] epochs, steps, b)
     epochs, steps = rows.shape[-3:-1]
-    lane = stack([job.lane for job in jobs])
+    keys = list(epoch_keys(jobs, epochs, steps, rows.device))
+    centre = pretrained_centre(jobs, training)
+    # all lanes, stacked, and the functions that change them
+    lanes = stack([job.lane for job in jobs])
     optimiser = stack([Adam.start(job.lane.params) for job in jobs])
     captured = graphed and bank.device.type == "cuda" and learner.model.lifts
     begin_epoch, step = lifted_steps(
         learner, training, bank, jobs, captured=captured, logged=logs is not None
     )
     best = BestEpoch(learner, jobs, training, bank)
-    centre = pretrained_centre(jobs, training)
-    keys = list(epoch_keys(jobs, epochs, steps, rows.device))
     recorder = NoRecorder()
-    sums: Params = {}
+    sums: Params = {}  # terms of the loss, summed over an epoch's steps for the log
     if logs is not None:
         recorder = Recorder(learner, jobs, training, bank, logs)
-        # this step is thrown away, but for the names and shapes of the loss's terms
-        step_inputs = rows[..., 0, 0, :], keys[0][1][0], *centre
-        terms = step(lane, optimiser, {}, *step_inputs)[2]
-        sums = {name: torch.zeros_like(term) for name, term in terms.items()}
+        _, first_keys = keys[0]
+        step_inputs = rows[..., 0, 0, :], first_keys[0], *centre
+        sums = zero_sums(step, lanes, optimiser, *step_inputs)
     if captured:
         replaying = jobs[0].site.position > 0
         begin_epoch, step = capture(learner, begin_epoch, step, replaying=replaying)
     for epoch, (begin_key, keys_of_steps) in enumerate(keys):
         if method.updates_at(epoch, epochs):
-            before = lane
-            (lane,) = begin_epoch(lane, begin_key)
-            recorder.refreshed(epoch, before, lane)
+            before = lanes
+            (lanes,) = begin_epoch(lanes, begin_key)
+            recorder.refreshed(epoch, before, lanes)
         factor = method.restart(epoch, epochs)
         if factor is not None:
             optimiser = optimiser.restart(factor)
         for s, step_key in enumerate(keys_of_steps):
             batch = rows[..., epoch, s, :]
             step_inputs = batch, step_key, *centre
-            lane, optimiser, sums = step(lane, optimiser, sums, *step_inputs)
-        sums = recorder.trained(epoch, lane, optimiser, sums, steps)
-        best.update(lane)
+            lanes, optimiser, sums = step(lanes, optimiser, sums, *step_inputs)
+        sums = recorder.trained(epoch, lanes, optimiser, sums, steps)
+        best.update(lanes)
         tick()
     recorder.close()
-    return unstack(best.lanes(lane), len(jobs))
+    return unstack(best.lanes(lanes), len(jobs))
+
+
+def zero_sums(
+    step: Callable[..., Any], lanes: Lane, optimiser: Adam, *step_inputs: Any
+) -> Params:
+    """Return a zero for each named term of the loss, before the first step of a logged training.
+
+    One step is taken, of which nothing but the names and shapes of the terms is kept. The arguments are
+    those of the step (`make_step`), without the sums.
+    """
+    _, _, terms = step(lanes, optimiser, {}, *step_inputs)
+    return {name: torch.zeros_like(term) for name, term in terms.items()}
 
 
 def pretrained_centre(jobs: Sequence[Job], training: Training) -> tuple[Params, ...]:
@@ -157,7 +170,8 @@ def pretrained_centre(jobs: Sequence[Job], training: Training) -> tuple[Params, 
     -------
     tuple of dict of Tensor
         One element, the stacked parameters of all lanes; none without a pull, or for lanes that were not
-        pretrained. It is the last, optional argument of a training step (`make_step`).
+        pretrained. It is a tuple, because ``vmap`` takes no None: the loop appends its elements to the
+        arguments of a training step (`make_step`).
     """
     if not training.public_pull:
         return ()

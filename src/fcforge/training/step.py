@@ -14,12 +14,12 @@ from torch.utils import _pytree as pytree
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import fold
 from fcforge.core.spec import Training
-from fcforge.methods.base import Batch, Lane, Learner, Loss
+from fcforge.methods.base import Batch, Lane, Learner, Loss, Method
 from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.nn.tensors import Inputs, Params
 from fcforge.replay.bank import Bank, gather
-from fcforge.replay.memory import drawn_by_weight
+from fcforge.replay.memory import Replay, drawn_by_weight
 from fcforge.training.lanes import Job, lift_learner
 
 TOTAL = "total"  # name of the whole loss among its terms
@@ -53,6 +53,44 @@ def gradient(
     grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
     by_name = dict(zip(leaves, grads, strict=True))
     return by_name, pytree.tree_map(torch.detach, auxiliary)
+
+
+def recalled(
+    method: Method, lane: Lane, inputs: Inputs, key: Tensor, weight: Tensor | None
+) -> Replay | None:
+    """Return the remembered subjects that a step replays, in proportion to their training weights.
+
+    Parameters
+    ----------
+    method : Method
+    lane : Lane
+    inputs : dict of Tensor
+        Prepared inputs of all rows of the bank.
+    key : Tensor, int32 scalar
+        Random key.
+    weight : Tensor or None
+        Training weights of all rows of the bank; None if all are equal.
+
+    Returns
+    -------
+    Replay or None
+        None if the method replays nothing.
+
+    Raises
+    ------
+    ConfigError
+        If subjects have weights, but the method does not tell which ones it replays.
+    """
+    replay = method.recall(lane, inputs, key)
+    if replay is None or weight is None:
+        return replay
+    if replay.rows is None:
+        raise ConfigError(
+            f"method '{method.name}' cannot replay subjects with weights.",
+            do="Let its `recall` return rows, or leave the weights out.",
+        )
+    # a key of its own for this draw; any number that `recall` does not fold in will do
+    return drawn_by_weight(replay, weight, fold(key, 7))
 
 
 def pull(grads: Params, params: Params, centre: Params, strength: float) -> Params:
@@ -98,11 +136,11 @@ def make_step(
     Returns
     -------
     callable
-        ``step(lane, optimiser, sums, rows, keys, *pretrained) -> (lane, optimiser, sums)``. `rows`
+        ``step(lane, optimiser, sums, rows, keys[, pretrained]) -> (lane, optimiser, sums)``. `rows`
         are the bank rows (b,) of the batch, `keys` (2,) the random keys of the recall and of the
-        loss (`step_keys`). With `Training.public_pull` one further argument follows, the parameters
-        to pull to. `sums` has the sum of each term of the loss over the steps so far; it is empty
-        before the first step, and always without a log.
+        loss (`step_keys`), `pretrained` the parameters that `Training.public_pull` pulls to. `sums`
+        has the sum of each term of the loss over the steps so far; it is empty before the first
+        step, and always without a log.
     """
     method = learner.method
     model = learner.model
@@ -115,23 +153,16 @@ def make_step(
         sums: Params,
         rows: Tensor,
         keys: Tensor,
-        *pretrained: Params,
+        pretrained: Params | None = None,
     ) -> tuple[Lane, Adam, Params]:
         """Recall, compute loss and gradient, step the optimiser, and call the method's hooks.
 
         Arguments and results are those that `make_step` describes.
         """
         recall_key, loss_key = keys.unbind(-1)
-        replay = method.recall(lane, inputs, recall_key) if replaying else None
-        if replay is not None and weight is not None:
-            if replay.rows is None:
-                raise ConfigError(
-                    f"method '{method.name}' cannot replay subjects with weights.",
-                    do="Let its `recall` return rows, or leave the weights out.",
-                )
-            # a key of its own for this draw; any number that `recall` does not fold in will do
-            draw_key = fold(recall_key, 7)
-            replay = drawn_by_weight(replay, weight, draw_key)
+        replay = None
+        if replaying:
+            replay = recalled(method, lane, inputs, recall_key, weight)
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: Params) -> tuple[Tensor, tuple[Params, Params]]:
@@ -142,23 +173,23 @@ def make_step(
 
         grads, (stats, terms) = gradient(objective, lane.params, unlifted=unlifted)
         with_pull = grads  # `after_step` gets the gradient of the loss alone
-        for centre in pretrained:  # one set of parameters, or none
-            with_pull = pull(grads, lane.params, centre, training.public_pull)
+        if pretrained is not None:
+            with_pull = pull(grads, lane.params, pretrained, training.public_pull)
         changed = method.after_grad(model, lane, with_pull, batch, loss_key)
         params, optimiser = optimiser.step(lane.params, changed, **settings)
         new_lane = lane._replace(params=params, stats=stats)
         if logged:
             penalties = method.penalties(lane)
-            for centre in pretrained:
-                value = distance(lane.params, centre) * training.public_pull / 2
+            if pretrained is not None:
+                value = distance(lane.params, pretrained) * training.public_pull / 2
                 penalties = {**penalties, "public pull": value}
-            sums = added(sums, terms, penalties)
+            sums = add_terms(sums, terms, penalties)
         return method.after_step(lane.params, new_lane, grads), optimiser, sums
 
     return step
 
 
-def added(sums: Params, terms: Params, penalties: Params) -> Params:
+def add_terms(sums: Params, terms: Params, penalties: Params) -> Params:
     """Return the sums of the loss's terms with those of one more step added.
 
     Parameters
@@ -197,7 +228,7 @@ def lifted_steps(
     Returns
     -------
     begin_epoch : callable
-        ``begin_epoch(lane, key) -> (lane,)`` of all lanes.
+        ``begin_epoch(lane, key) -> (lane,)`` of all lanes; a tuple, because `Graphed` needs one.
     step : callable
         The step of `make_step`, of all lanes.
     """
@@ -214,6 +245,7 @@ def lifted_steps(
 
     def one_step(lane_learner: Learner, *args: Any) -> tuple[Lane, Adam, Params]:
         """Take a training step of one lane."""
+        # made in every call: under vmap the factors of the lane's own method are tensors of this call
         step = make_step(
             lane_learner, training, inputs, bank.y, weight=bank.weight, **settings
         )

@@ -192,8 +192,10 @@ def _synthetic_memory(situation: Situation) -> Declarations:
     method: SyntheticMemory = situation.method
     model = situation.model
     sites = situation.sites
-    n = sites * method.per_site(sites)
-    held_out = sites * method.proxies(sites) if method.sampling == "hcts" else 0
+    n = sites * method.candidates_per_site(sites)
+    held_out = 0
+    if method.sampling == "hcts":
+        held_out = sites * method.proxies_per_site(sites)
     memory = empty_memory(n, model.readout_size, "meta", model.n_outputs)
     declarations = {f"memory.{k}": v for k, v in alike(memory._asdict()).items()}
     declarations |= {

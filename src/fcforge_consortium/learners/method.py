@@ -24,7 +24,7 @@ from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
-    EVERY,
+    EVERY_TARGET,
     Lane,
     Method,
     Model,
@@ -89,7 +89,7 @@ class BaseModelAlone(Method):
     needs_public = True
     models = ("linear",)
     features = WHOLE_LOG
-    learns = EVERY
+    learns = EVERY_TARGET
     defaults_version = SpaceSettings.defaults_version  # its space relies on them
 
     def check_model(self, model: Model) -> None:

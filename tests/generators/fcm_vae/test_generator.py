@@ -70,7 +70,7 @@ def test_clipped_samples_are_correlation_matrices(variant, small_site) -> None:
 
 @pytest.mark.parametrize("variant", ["stable", "paper"])
 def test_coordinates_are_standardised_and_undone(variant, small_site) -> None:
-    frame, site = VARIANTS[variant]().site(small_site)
+    frame, site = VARIANTS[variant]().prepare_site(small_site)
     x = site["target"]
     assert float(x.mean()) == pytest.approx(0.0, abs=1e-5)
     assert float(x.std()) == pytest.approx(1.0, abs=1e-5)
@@ -88,7 +88,7 @@ def test_baselines_make_the_models_class_means_exact(fitted) -> None:
     site, out = fitted
     gen, state, _ = out["stable"]
     params = state.model.network
-    target = gen.site(site)[1]["target"]
+    target = gen.prepare_site(site)[1]["target"]
     for c in (0, 1):
         y = torch.full((4000,), c)
         z = state.model.latent.draw(y, torch_rng(5))

@@ -187,24 +187,24 @@ def test_baselines_start_at_what_fits_best(small_site) -> None:
     target = torch.randn(40, 66, generator=torch_rng(0))
     s = StableVAE(**SMALL)
     subjects = {**s.prepare(small_site.fc), "target": target, "y": y}
-    p = s.start(subjects, torch_rng(1))
+    p = s.initial_params(subjects, torch_rng(1))
     p |= {k: v.requires_grad_() for k, v in p.items() if k in ("baseline", "log_noise")}
     s.reconstruction_nll(p, target, p["baseline"][y]).sum().backward()
     assert p["baseline"].grad.abs().max() < 1e-3  # a stationary point
-    published = PaperVAE(**SMALL).start(subjects, torch_rng(1))
+    published = PaperVAE(**SMALL).initial_params(subjects, torch_rng(1))
     assert (published["baseline"] == 0).all()
 
 
 def test_training_lowers_the_objective(small_site) -> None:
     s = StableVAE(epochs=30, lr=1e-2, warmup=0, **SMALL)
-    _, site = s.site(simulate(40))
+    _, site = s.prepare_site(simulate(40))
     (params,) = train(s, [site], [torch_rng(0)])[0]
     assert not any(v.requires_grad for v in params.values())
     batch = {**site, "weight": torch.ones(40)}
     noise = torch.randn(40, s.d_z, generator=torch_rng(1))
     before, after = (
         s.negative_elbo(p, batch, noise, {}, 1.0)[0]
-        for p in (s.start(site, torch_rng(0)), params)
+        for p in (s.initial_params(site, torch_rng(0)), params)
     )
     assert after < before - 5
 
@@ -230,7 +230,7 @@ def double():
 def sites_of(s, sizes=(9, 16, 21)):
     found = []
     for i, n in enumerate(sizes):
-        _, site = s.site(simulate(n, rois=6, seed=i))
+        _, site = s.prepare_site(simulate(n, rois=6, seed=i))
         found.append(
             {k: v.double() if v.is_floating_point() else v for k, v in site.items()}
         )
@@ -297,7 +297,9 @@ def test_adam_of_lanes_is_torchs_where_a_lane_works(double) -> None:
 
 def test_an_epoch_shows_every_subject_once_and_lets_short_lanes_rest() -> None:
     s = StableVAE(**LANES_SMALL)
-    sites = [s.site(simulate(n, rois=6, seed=i))[1] for i, n in enumerate((5, 17))]
+    sites = [
+        s.prepare_site(simulate(n, rois=6, seed=i))[1] for i, n in enumerate((5, 17))
+    ]
     for i, site in enumerate(sites):
         site["y"] = torch.arange(len(site["y"])) + 100 * i  # who is who
     batches = LaneBatches(s, sites, [torch_rng(0), torch_rng(1)])

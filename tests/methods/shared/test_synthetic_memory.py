@@ -12,9 +12,9 @@ from fcforge.methods.shared.synthetic_memory import LEAKED, HeldOut
 from fcforge.replay.bank import PoolName
 from fcforge.replay.hcts import AuthorsHCTS
 from fcforge.replay.state import named, rows_of
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 
 # -- what it keeps -----------------------------------------------------------------------
@@ -143,7 +143,9 @@ def test_larger_test_parts_widen_the_places_of_smaller_ones():
         choice=lane.state.choice._replace(quota=torch.tensor([4])),
         held_out=HeldOut(torch.tensor([5, 6]), torch.tensor([0, 1])),
     )
-    rows, y = method._padded(lane, torch.tensor([7, 8, 9]), torch.tensor([1, 1, 1]))
+    rows, y = method._with_held_out(
+        lane, torch.tensor([7, 8, 9]), torch.tensor([1, 1, 1])
+    )
     assert rows.tolist() == [5, 6, -1, 7, 8, 9]
     assert y.tolist() == [0, 1, 0, 1, 1, 1]
 
@@ -189,8 +191,8 @@ def test_below_the_total_nothing_changes():
     b = World().learn(learner(max_candidates=30), SITES)[-1]
     for name, value in named(a.state).items():
         assert torch.equal(value, named(b.state)[name]), name
-    assert Forge().per_site(20) == 256
-    assert Forge().per_site(100) == 51
+    assert Forge().candidates_per_site(20) == 256
+    assert Forge().candidates_per_site(100) == 51
 
 
 def test_the_leaked_test_subjects_stay_when_proxies_go():

@@ -23,9 +23,9 @@ from fcforge.methods import Learner
 from fcforge.methods.base import prediction
 from fcforge.methods.finetune import Finetune
 from fcforge.models import MODELS
+from fcforge.training.initial_lanes import start_lane
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 # 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.
 RIDGE_PER_SUBJECT = 80.0

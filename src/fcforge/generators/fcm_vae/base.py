@@ -23,7 +23,7 @@ from fcforge.core.errors import ConfigError
 from fcforge.core.settings import SHARE_BELOW_ONE, above, at_least, limits
 from fcforge.generators.base import RNG, FCBatch, Generator, RNGs, frozen
 from fcforge.generators.coordinates import in_parts, number_at_once
-from fcforge.generators.fcm_vae.training import TERMS, train
+from fcforge.generators.fcm_vae.training import TERMS, Terms, train
 from fcforge.generators.latent import kl_per_unit
 from fcforge.graphs import adjacency, binary, edges, laplacian_coordinates, n_rois_of
 from fcforge.nn import layers
@@ -52,20 +52,28 @@ class Frame(NamedTuple):
     start: Tensor
 
 
-class Terms(NamedTuple):
-    """Terms of the negative evidence lower bound (ELBO), means over subjects.
+class TrainedSite(NamedTuple):
+    """A site, and the network that was trained on it.
 
     Attributes
     ----------
-    reconstruction, label : Tensor, scalar
-        Negative log-likelihood of edges and of the diagnosis.
-    kl : Tensor, scalar
-        KL divergence of q(z | FC) from the prior.
+    batch : FCBatch
+        Training subjects; samples shall have their class means.
+    frame : Frame
+        Standardisation of their coordinates; sampling inverts it.
+    data : dict of Tensor
+        What the network was trained on, from `VAE.prepare_site`.
+    network : dict of Tensor
+        Trained parameters.
+    history : Tensor of shape (epochs, 3)
+        `Terms` of every epoch.
     """
 
-    reconstruction: Tensor
-    label: Tensor
-    kl: Tensor
+    batch: FCBatch
+    frame: Frame
+    data: Inputs
+    network: Params
+    history: Tensor
 
 
 @limits(
@@ -292,9 +300,8 @@ class VAE(Generator):
             k = torch.cat([k, position], -1)
         lae_gain = self.gain(p, f"{name}.gain_lae")
         mixed = []
-        size = number_at_once(
-            ATTEND_AT_ONCE, rois
-        )  # with many ROIs the scores take most memory
+        # in chunks of subjects, because with many ROIs the scores take most memory
+        size = number_at_once(ATTEND_AT_ONCE, rois)
         for rows in (slice(first, first + size) for first in range(0, n, size)):
             scores = q[rows] @ k[rows].mT
             if self.lae:
@@ -439,18 +446,17 @@ class VAE(Generator):
         home = batches[0].fc.device
         batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
         with one_thread(), ThreadPoolExecutor() as pool:
-            frames, sites = zip(*pool.map(self.site, batches), strict=True)
+            frames, sites = zip(*pool.map(self.prepare_site, batches), strict=True)
         on_device = [moved(site, home) for site in sites]
         trained, histories = train(self, on_device, rngs)
         give_back()
         networks = [frozen(moved(p, "cpu")) for p in trained]
         with one_thread(), ThreadPoolExecutor() as pool, torch.no_grad():
-            models = list(
-                pool.map(self.finish, batches, frames, sites, networks, histories, rngs)
-            )
+            done = map(TrainedSite, batches, frames, sites, networks, histories)
+            models = list(pool.map(self.finish, done, rngs))
         return [pytree.tree_map(lambda x: x.to(home), model) for model in models]
 
-    def site(self, batch: FCBatch) -> tuple[Frame, Inputs]:
+    def prepare_site(self, batch: FCBatch) -> tuple[Frame, Inputs]:
         """Standardise a site's coordinates and prepare its subjects for training.
 
         Parameters
@@ -471,13 +477,13 @@ class VAE(Generator):
         target = (x - frame.centre) / frame.unit
         return frame, {**self.prepare(batch.fc), "y": batch.y, "target": target}
 
-    def start(self, site: Inputs, rng: RNG) -> Params:
+    def initial_params(self, site: Inputs, rng: RNG) -> Params:
         """Draw the parameters before the first step, on the CPU; the baselines of edges are 0.
 
         Parameters
         ----------
         site : dict of Tensor
-            From `site`.
+            From `prepare_site`.
         rng : torch.Generator
         """
         return self.init(site["features"].shape[1], rng)
@@ -604,29 +610,12 @@ class VAE(Generator):
         """
 
     @abstractmethod
-    def finish(
-        self,
-        batch: FCBatch,
-        frame: Frame,
-        site: Inputs,
-        network: Params,
-        history: Tensor,
-        rng: RNG,
-    ) -> Any:
+    def finish(self, site: TrainedSite, rng: RNG) -> Any:
         """Make the state of a trained network, from which subjects of a diagnosis can be drawn.
 
         Parameters
         ----------
-        batch : FCBatch
-            Training subjects; samples shall have their class means.
-        frame : Frame
-            Standardisation of their coordinates, from `site`; sampling inverts it.
-        site : dict of Tensor
-            From `site`: what the network was trained on.
-        network : dict of Tensor
-            Trained parameters.
-        history : Tensor of shape (epochs, 3)
-            `Terms` of every epoch.
+        site : TrainedSite
         rng : torch.Generator
             For a variant that draws trial samples to adjust its state to the training subjects.
 

@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.generators.base import RNG, FCBatch, normal
+from fcforge.generators.base import RNG, normal
 from fcforge.generators.coordinates import clip_to_correlation
-from fcforge.generators.fcm_vae.base import VAE, Frame, active_units
+from fcforge.generators.fcm_vae.base import VAE, Frame, TrainedSite, active_units
 from fcforge.generators.gaussian import class_means
 from fcforge.generators.latent import latent_given_y
 from fcforge.graphs import adjacency, binary, edges, fisher_z, from_edges
@@ -43,7 +43,7 @@ class PaperVAEState(NamedTuple):
     active_units : Tensor, scalar
         Number of latent units that are used (`fcm_vae.base.active_units`).
     history : Tensor of shape (epochs, 3)
-        `fcm_vae.base.Terms` of every epoch.
+        `fcm_vae.training.Terms` of every epoch.
     """
 
     network: Params
@@ -144,19 +144,12 @@ class PaperVAE(VAE):
         eta = log_rate.clamp(-RATE_BOUND, RATE_BOUND)
         return eta.exp() - target.clamp(-8.0, 8.0).exp() * eta
 
-    def finish(
-        self,
-        batch: FCBatch,
-        frame: Frame,
-        site: Inputs,
-        network: Params,
-        history: Tensor,
-        rng: RNG,
-    ) -> PaperVAEState:
+    def finish(self, site: TrainedSite, rng: RNG) -> PaperVAEState:
         """Make the fitted state, which holds the mean adjacency of every class."""
-        mu, _ = self.encode_all(network, site)
-        gate = class_means(site["gate"], batch.y)
-        return PaperVAEState(network, frame, gate, active_units(mu), history)
+        mu, _ = self.encode_all(site.network, site.data)
+        gate = class_means(site.data["gate"], site.batch.y)
+        used = active_units(mu)
+        return PaperVAEState(site.network, site.frame, gate, used, site.history)
 
     def draw(self, model: PaperVAEState, y: Tensor, rng: RNG) -> Tensor:
         """Draw z given y (n,) and return the FC (n, R, R) of the rate, without a Poisson draw."""

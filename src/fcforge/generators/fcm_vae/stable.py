@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import N_CLASSES, RNG, FCBatch, normal
+from fcforge.generators.base import N_CLASSES, RNG, normal
 from fcforge.generators.coordinates import from_off_log
-from fcforge.generators.fcm_vae.base import VAE, Frame, active_units
+from fcforge.generators.fcm_vae.base import VAE, Frame, TrainedSite, active_units
 from fcforge.generators.gaussian import (
     class_means,
     residual_factors,
@@ -82,7 +82,7 @@ class StableVAEState(NamedTuple):
     latent_share : Tensor, scalar
         Share of the coordinates' variance that z carries.
     history : Tensor of shape (epochs, 3)
-        `fcm_vae.base.Terms` of every epoch.
+        `fcm_vae.training.Terms` of every epoch.
     """
 
     network: Params
@@ -152,12 +152,12 @@ class StableVAE(VAE):
             "log_noise": torch.zeros(n_edges),
         }
 
-    def start(self, site: Inputs, rng: RNG) -> Params:
+    def initial_params(self, site: Inputs, rng: RNG) -> Params:
         """Draw the parameters before the first step.
 
         Baselines and noise of the edges start at their maximum-likelihood estimates without z.
         """
-        p = super().start(site, rng)
+        p = super().initial_params(site, rng)
         target = site["target"].cpu()
         y = site["y"].cpu()
         p["baseline"] = class_means(target, y)
@@ -190,43 +190,35 @@ class StableVAE(VAE):
         error = (target - predicted).square() * (-log_noise).exp()
         return 0.5 * (error + log_noise).sum(-1)
 
-    def finish(
-        self,
-        batch: FCBatch,
-        frame: Frame,
-        site: Inputs,
-        network: Params,
-        history: Tensor,
-        rng: RNG,
-    ) -> StableVAEState:
+    def finish(self, site: TrainedSite, rng: RNG) -> StableVAEState:
         """Make the fitted state: distribution of z, baselines and residual noise of the network.
 
         The scale is found last, by drawing from the otherwise complete state.
         """
-        y, target = batch.y, site["target"]
-        mu, log_var = self.encode_all(network, site)
+        y, target = site.batch.y, site.data["target"]
+        mu, log_var = self.encode_all(site.network, site.data)
         latent = aggregate_posterior(mu, log_var, y)
-        network, share = self.refit_baseline(network, latent, target, y, rng)
+        network, share = self.refit_baseline(site.network, latent, target, y, rng)
         factors, diagonal = residual_factors(target - self.interactions(network, mu), y)
         model = StableVAEState(
             network=network,
-            frame=frame,
+            frame=site.frame,
             latent=latent,
             residual_factors=factors.half(),  # nearly all of the state
             residual_diagonal=diagonal,
-            class_fc=target_means(batch, SHRINK),
+            class_fc=target_means(site.batch, SHRINK),
             scale=target.new_ones(()),
             active_units=active_units(mu),
             latent_share=share,
-            history=history,
+            history=site.history,
         )
-        labels = matching_y(batch)
+        labels = matching_y(site.batch)
 
         def draw(scale: Tensor) -> Tensor:
             """Draw FC of the diagnoses `labels` with this scale of deviations."""
             return self.draw(model._replace(scale=scale), labels, rng)
 
-        return model._replace(scale=matched_scale(draw, batch, SHRINK))
+        return model._replace(scale=matched_scale(draw, site.batch, SHRINK))
 
     def refit_baseline(
         self, p: Params, latent: Latent, target: Tensor, y: Tensor, rng: RNG

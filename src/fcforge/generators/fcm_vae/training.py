@@ -25,11 +25,28 @@ from fcforge.nn.adam import Adam, FusedAdam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.nn.tensors import Inputs, Params, moved, stacked
 
-TERMS = ("reconstruction", "label", "kl")
+
+class Terms(NamedTuple):
+    """Terms of the negative evidence lower bound (ELBO), means over subjects.
+
+    Attributes
+    ----------
+    reconstruction, label : Tensor, scalar
+        Negative log-likelihood of edges and of the diagnosis.
+    kl : Tensor, scalar
+        KL divergence of q(z | FC) from the prior.
+    """
+
+    reconstruction: Tensor
+    label: Tensor
+    kl: Tensor
+
+
+TERMS = Terms._fields  # their names
 
 
 class Trainable(Protocol):
-    """A generator that `train` can fit: `fcforge.generators.fcm_vae.base.VAE`."""
+    """Everything that `train` needs of `fcforge.generators.fcm_vae.base.VAE`, which imports this module."""
 
     @property
     def epochs(self) -> int:
@@ -56,8 +73,8 @@ class Trainable(Protocol):
         """Largest norm of a gradient; 0 does not clip."""
         ...
 
-    def start(self, site: Inputs, rng: RNG) -> Params:
-        """Draw the parameters before the first step for a site's subjects (`VAE.site`)."""
+    def initial_params(self, site: Inputs, rng: RNG) -> Params:
+        """Draw the parameters before the first step for a site's subjects (`VAE.prepare_site`)."""
         ...
 
     def dropout_masks(self, n: int, rois: int, rng: RNG) -> Params:
@@ -75,8 +92,8 @@ class Trainable(Protocol):
         noise: Tensor,
         masks: Params,
         beta: float | Tensor,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the loss of a batch, minus the supervised ELBO, and its `TERMS`.
+    ) -> tuple[Tensor, Terms]:
+        """Return the loss of a batch, minus the supervised ELBO, and its terms.
 
         The arguments are described in `fcforge.generators.fcm_vae.base.VAE.negative_elbo`.
         """
@@ -92,7 +109,7 @@ class Lanes(NamedTuple):
     optimiser : Adam
         State of the optimiser.
     terms : Tensor of shape (lanes, 3)
-        `TERMS` of the present epoch, summed over the subjects so far.
+        `Terms` of the present epoch, summed over the subjects so far.
     """
 
     params: Params
@@ -100,7 +117,7 @@ class Lanes(NamedTuple):
     terms: Tensor
 
 
-class Step(NamedTuple):
+class StepData(NamedTuple):
     """Data of one training step of all lanes.
 
     Attributes
@@ -128,7 +145,7 @@ class LaneBatches:
     ----------
     vae : Trainable
     sites : sequence of dict
-        Tensors of every lane's subjects, from `fcforge.generators.fcm_vae.base.VAE.site`.
+        Tensors of every lane's subjects, from `fcforge.generators.fcm_vae.base.VAE.prepare_site`.
     rngs : sequence of torch.Generator
         Source of random numbers of every lane.
 
@@ -151,7 +168,7 @@ class LaneBatches:
         if len(sites) > 1:
             self.bank = {k: torch.cat([site[k] for site in sites]) for k in sites[0]}
 
-    def epoch(self) -> Iterator[Step]:
+    def epoch(self) -> Iterator[StepData]:
         """Yield the steps of one epoch, in which every lane sees each of its subjects once.
 
         A lane with fewer subjects than others gets empty batches in the last steps.
@@ -165,7 +182,7 @@ class LaneBatches:
                 [order[i] if i < len(order) else order[0][:0] for order in orders]
             )
 
-    def _step(self, chosen: Sequence[Tensor]) -> Step:
+    def _step(self, chosen: Sequence[Tensor]) -> StepData:
         """Return the data of one step.
 
         Parameters
@@ -189,7 +206,7 @@ class LaneBatches:
             rows[lane, :n] = index + sum(self.sizes[:lane])
             weight[lane, :n] = 1.0
             noise[lane, :n] = normal(n, vae.d_z, rng=self.rngs[lane])
-        step = Step(rows, weight, noise, stacked(masks))
+        step = StepData(rows, weight, noise, stacked(masks))
         return pytree.tree_map(lambda x: x.to(self.device), step)
 
 
@@ -221,7 +238,9 @@ def adam_step(vae: Trainable, lanes: Lanes, gradient: Params, active: Tensor) ->
     return lanes._replace(params=params, optimiser=optimiser)
 
 
-def advance(batches: LaneBatches) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
+def make_step(
+    batches: LaneBatches,
+) -> Callable[[Lanes, StepData, Tensor], tuple[Lanes]]:
     """Return the function that takes one training step in all lanes.
 
     Its arguments are the lanes, the step's data and the KL weight. It returns the new lanes in a tuple,
@@ -230,7 +249,7 @@ def advance(batches: LaneBatches) -> Callable[[Lanes, Step, Tensor], tuple[Lanes
     bank = batches.bank
     vae = batches.vae
 
-    def step(lanes: Lanes, data: Step, beta: Tensor) -> tuple[Lanes]:
+    def step(lanes: Lanes, data: StepData, beta: Tensor) -> tuple[Lanes]:
         """Take one training step in all lanes."""
         batch = {k: v[data.rows] for k, v in bank.items()}
         batch["weight"] = data.weight
@@ -261,7 +280,7 @@ def train(
     ----------
     vae : Trainable
     sites : sequence of dict
-        Tensors of every site's subjects, from `fcforge.generators.fcm_vae.base.VAE.site`.
+        Tensors of every site's subjects, from `fcforge.generators.fcm_vae.base.VAE.prepare_site`.
     rngs : sequence of torch.Generator
         Source of random numbers of every site.
 
@@ -270,7 +289,7 @@ def train(
     networks : list of dict
         Trained parameters of every site's network.
     histories : list of Tensor of shape (epochs, 3)
-        Mean `TERMS` of every site and epoch, on the CPU.
+        Mean `Terms` of every site and epoch, on the CPU.
     """
     if sites[0]["y"].device.type == "cuda":
         return train_lanes(vae, sites, rngs)
@@ -289,7 +308,7 @@ def train_alone(vae: Trainable, site: Inputs, rng: RNG) -> tuple[Params, Tensor]
     ----------
     vae : Trainable
     site : dict of Tensor
-        From `fcforge.generators.fcm_vae.base.VAE.site`.
+        From `fcforge.generators.fcm_vae.base.VAE.prepare_site`.
     rng : torch.Generator
 
     Returns
@@ -297,10 +316,11 @@ def train_alone(vae: Trainable, site: Inputs, rng: RNG) -> tuple[Params, Tensor]
     network : dict of Tensor
         Trained parameters.
     history : Tensor of shape (epochs, 3)
-        Mean `TERMS` of every epoch.
+        Mean `Terms` of every epoch.
     """
     n, rois, _ = site["features"].shape
-    leaves = {k: v.clone().requires_grad_() for k, v in vae.start(site, rng).items()}
+    params = vae.initial_params(site, rng)
+    leaves = {k: v.clone().requires_grad_() for k, v in params.items()}
     adam = FusedAdam(leaves, vae.lr, vae.clip)
     history = []
     for epoch in range(vae.epochs):
@@ -330,11 +350,13 @@ def train_lanes(
     """
     batches = LaneBatches(vae, sites, rngs)
     device = batches.device
-    starts = [vae.start(site, rng) for site, rng in zip(sites, rngs, strict=True)]
+    starts = [
+        vae.initial_params(site, rng) for site, rng in zip(sites, rngs, strict=True)
+    ]
     params = moved(stacked(starts), device)
     zeros = torch.zeros(len(sites), len(TERMS), device=device)
     lanes = Lanes(params, torch.func.vmap(Adam.start)(params), zeros)
-    step: Callable[..., tuple[Lanes]] = advance(batches)
+    step: Callable[..., tuple[Lanes]] = make_step(batches)
     if device.type == "cuda":
         step = Graphed(step, carried=1)  # its first argument, lanes, is what it returns
     sizes = torch.tensor(batches.sizes, device=device)[:, None]

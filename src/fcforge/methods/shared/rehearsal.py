@@ -17,7 +17,7 @@ from torch import Tensor
 from fcforge.core.randomness import fold
 from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
-    EVERY,
+    EVERY_TARGET,
     Batch,
     Inputs,
     Lane,
@@ -33,7 +33,7 @@ from fcforge.methods.base import (
     is_used,
     label_loss,
 )
-from fcforge.replay.bank import joined
+from fcforge.replay.bank import joined_inputs
 from fcforge.replay.memory import (
     RankedMemory,
     Rule,
@@ -46,7 +46,8 @@ from fcforge.replay.memory import (
 )
 
 ReplayForward = Literal["joint", "separate"]
-Terms = tuple[Tensor, dict[str, Tensor]]  # a loss and its named, weighted terms
+LossAndTerms = tuple[Tensor, dict[str, Tensor]]
+"""A loss, and its terms by name, each with its weight."""
 
 
 class Rehearsed(NamedTuple):
@@ -141,7 +142,7 @@ class TwoBatches(Rehearsal, ABC):
         Names of the fields that weigh the replayed terms of the loss, separated by spaces.
     """
 
-    learns = EVERY
+    learns = EVERY_TARGET
     terms: ClassVar[str]
 
     @property
@@ -150,14 +151,14 @@ class TwoBatches(Rehearsal, ABC):
         return sum(is_used(getattr(self, weight)) for weight in self.terms.split())
 
     @abstractmethod
-    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Terms:
+    def combine(self, current: Tensor, logits: Tensor, replay: Replay) -> LossAndTerms:
         """Return the loss and its named terms.
 
         Parameters
         ----------
         current : Tensor, scalar
             Cross-entropy of the current subjects.
-        z : Tensor of shape (b, n_outputs)
+        logits : Tensor of shape (b, n_outputs)
             Present logits of the replayed subjects.
         replay : Replay
             The replayed subjects with their labels and stored logits.
@@ -217,7 +218,9 @@ def both_batches(
         second = model.apply(params, first.stats, replayed, train=True, key=second_key)
         return first, second
     n = next(iter(current.values())).shape[0]  # number of current subjects
-    out = model.apply(params, stats, joined([current, replayed]), train=True, key=key)
+    out = model.apply(
+        params, stats, joined_inputs([current, replayed]), train=True, key=key
+    )
     return (
         out._replace(logits=out.logits[:n], embedding=out.embedding[:n]),
         out._replace(logits=out.logits[n:], embedding=out.embedding[n:]),

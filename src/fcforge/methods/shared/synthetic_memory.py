@@ -43,7 +43,7 @@ from fcforge.methods.base import (
 from fcforge.replay import selection
 from fcforge.replay.bank import gather
 from fcforge.replay.hcts import HCTS, SAMPLERS, Choice, HCTSState, Variant, even_choice
-from fcforge.replay.memory import Memory, empty_memory, joined, wiped
+from fcforge.replay.memory import Memory, empty_memory, joined_memories, wiped
 from fcforge.replay.selection import Geometry, Labelled
 from fcforge.replay.state import ABSENT, Absent, Rows
 
@@ -184,18 +184,19 @@ class SyntheticMemory(Method):
         """Number of candidates and held-out subjects of a site together."""
         return self.candidates + self.dev
 
-    def per_site(self, n_sites: int) -> int:
+    def candidates_per_site(self, n_sites: int) -> int:
         """Return the number of candidates that each of `n_sites` sites keeps."""
-        if self.sampling == "reservoir":  # it wipes slots but removes none (`_thin`)
+        # a reservoir wipes slots but removes none (`_keep_reservoir`)
+        if self.sampling == "reservoir":
             return self.candidates
         return max(2, min(self.candidates, self.max_candidates // max(n_sites, 1)))
 
-    def proxies(self, n_sites: int) -> int:
+    def proxies_per_site(self, n_sites: int) -> int:
         """Return the number of synthetic held-out subjects that each of `n_sites` sites keeps.
 
-        It shrinks in proportion to the number of candidates (`per_site`).
+        It shrinks in proportion to the number of candidates (`candidates_per_site`).
         """
-        return max(2, self.dev * self.per_site(n_sites) // self.candidates)
+        return max(2, self.dev * self.candidates_per_site(n_sites) // self.candidates)
 
     @property
     def chooses(self) -> bool:
@@ -211,7 +212,7 @@ class SyntheticMemory(Method):
             state=state(
                 memory=empty_memory(0, model.readout_size, device, model.n_outputs),
                 held_out=HeldOut(none, none),
-                choice=self._kept(Choice(none, none, none.float())),
+                choice=self._as_stored(Choice(none, none, none.float())),
                 hcts=self._no_arms(model, device),
             )
         )
@@ -274,10 +275,11 @@ class SyntheticMemory(Method):
         if self.sampling == "hcts":
             lane = lane.with_state(hcts=self._open_arm(model, lane, inputs))
         if self.sampling == "reservoir":
-            return self._thin(lane, site.rng)
-        noise = torch.rand(n_sites, self.per_site(n_sites), generator=site.rng)
+            return self._keep_reservoir(lane, site.rng)
+        shape = (n_sites, self.candidates_per_site(n_sites))
+        noise = torch.rand(shape, generator=site.rng)
         even = even_choice(noise.to(lane.device), self.memory, self.hcts)
-        lane = lane.with_state(choice=self._kept(even))
+        lane = lane.with_state(choice=self._as_stored(even))
         if self.sampling == "hcts" and self.hcts.chooses_at_end:
             key = torch.randint(2**31 - 1, (), generator=site.rng, dtype=torch.int32)
             known = lane.with_state(geometry=self._geometry(model, lane, site))
@@ -306,26 +308,26 @@ class SyntheticMemory(Method):
             embedding=out.embedding[:, : model.readout_size],
             site=torch.full_like(candidates, n_learned(lane)),
         )
-        lane = lane.with_state(memory=self._limited(lane, new))
+        lane = lane.with_state(memory=self._with_candidates(lane, new))
         if self.sampling != "hcts":
             return lane
-        kept = self.proxies(n_learned(lane) + 1)
+        kept = self.proxies_per_site(n_learned(lane) + 1)
         held_out = held_out[spaced(len(held_out), kept, held_out.device)]
         if site.leaked is not None:
             free = -len(site.leaked) % LEAKED  # fills up to the next multiple
             held_out = torch.cat([held_out, F.pad(site.leaked, (0, free), value=-1)])
         labels = torch.where(held_out >= 0, y[held_out], 0)
-        return lane.with_state(held_out=self._padded(lane, held_out, labels))
+        return lane.with_state(held_out=self._with_held_out(lane, held_out, labels))
 
-    def _limited(self, lane: Lane, new: Memory) -> Memory:
+    def _with_candidates(self, lane: Lane, new: Memory) -> Memory:
         """Return the memory with one more site's candidates, thinned to `max_candidates`.
 
         `new` are all candidates of the site that ends. Every site keeps the same number.
         """
         n_sites = n_learned(lane)
-        whole = joined(lane.state.memory, new)
-        old_size = self.per_site(n_sites)
-        new_size = self.per_site(n_sites + 1)
+        whole = joined_memories(lane.state.memory, new)
+        old_size = self.candidates_per_site(n_sites)
+        new_size = self.candidates_per_site(n_sites + 1)
         if new_size == self.candidates:
             return whole
         sizes = [old_size] * n_sites + [self.candidates]
@@ -335,7 +337,7 @@ class SyntheticMemory(Method):
             places.append(first + spaced(size, new_size, lane.device))
         return Memory(*(value[torch.cat(places)] for value in whole))
 
-    def _padded(self, lane: Lane, rows: Tensor, y: Tensor) -> HeldOut:
+    def _with_held_out(self, lane: Lane, rows: Tensor, y: Tensor) -> HeldOut:
         """Return the held-out subjects of all sites with those of one more site.
 
         Earlier sites are thinned to the new number of synthetic held-out subjects, which lie first in
@@ -351,8 +353,8 @@ class SyntheticMemory(Method):
         n_sites = n_learned(lane)
         if not n_sites:
             return HeldOut(rows, y)
-        n_synthetic = self.proxies(n_sites)
-        kept = spaced(n_synthetic, self.proxies(n_sites + 1), rows.device)
+        n_synthetic = self.proxies_per_site(n_sites)
+        kept = spaced(n_synthetic, self.proxies_per_site(n_sites + 1), rows.device)
         parts = []
         for values, new, empty in zip(
             lane.state.held_out, (rows, y), (-1, 0), strict=True
@@ -374,7 +376,7 @@ class SyntheticMemory(Method):
         hcts = lane.state.hcts
         accuracies = []
         n_sites = len(hcts.best) + 1
-        proxies = self.proxies(n_sites)
+        proxies = self.proxies_per_site(n_sites)
         sites = by_site(lane.state.held_out, n_sites)
         for rows, y in zip(*sites, strict=True):
             logits = eval_output(model, lane, gather(inputs, rows.clamp(min=0))).logits
@@ -385,7 +387,7 @@ class SyntheticMemory(Method):
         best = torch.maximum(hcts.best, now[:-1])
         return self.hcts.add_site(hcts._replace(best=best), now[-1])
 
-    def _thin(self, lane: Lane, rng: torch.Generator) -> Lane:
+    def _keep_reservoir(self, lane: Lane, rng: torch.Generator) -> Lane:
         """Keep a reservoir of K subjects over all candidates so far, and wipe all others.
 
         The subjects in the reservoir are the active ones. `rng` decides which enter and which leave.
@@ -400,7 +402,7 @@ class SyntheticMemory(Method):
         others = others.index_fill(0, active, 0)
         n_sites = n // self.candidates
         quota = torch.bincount(active // self.candidates, minlength=n_sites)
-        choice = self._kept(Choice(active, quota, quota / len(active)))
+        choice = self._as_stored(Choice(active, quota, quota / len(active)))
         return lane.with_state(memory=wiped(memory, others), choice=choice)
 
     def choose(
@@ -426,20 +428,20 @@ class SyntheticMemory(Method):
             return lane
         # with a reservoir this function is not called: its choice lasts (`chooses`)
         if self.sampling == "uniform":
-            noise = uniform(key, (n_sites, self.per_site(n_sites)))
+            noise = uniform(key, (n_sites, self.candidates_per_site(n_sites)))
             choice = even_choice(noise, self.memory, self.hcts)
-            return lane.with_state(choice=self._kept(choice))
+            return lane.with_state(choice=self._as_stored(choice))
         contexts = selection.contexts(
             forward,
             candidates_by_site(lane),
             by_site(lane.state.held_out, n_sites),
-            self.proxies(n_sites),
+            self.proxies_per_site(n_sites),
             self.hcts.closeness,
             lane.state.geometry or None,  # an absent field is an empty tuple
             self.hcts.averages(lane.state.hcts),
         )
         hcts, choice = self.hcts.refresh(lane.state.hcts, contexts, key, self.memory)
-        return lane.with_state(hcts=hcts, choice=self._kept(choice))
+        return lane.with_state(hcts=hcts, choice=self._as_stored(choice))
 
     def observations(self, before: Lane, lane: Lane) -> dict[str, Tensor]:
         """Return numbers to log after a choice: each past site's quota and, of HCTS, its reasons.
@@ -459,7 +461,7 @@ class SyntheticMemory(Method):
             "proxy forgetting": forgetting,
         }
 
-    def _kept(self, choice: Choice) -> Choice:
+    def _as_stored(self, choice: Choice) -> Choice:
         """Return the choice as a state keeps it: without shares unless the sampler draws by them."""
         return choice if self.hcts.draws_by_share else choice._replace(share=ABSENT)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fcforge.methods.base import (
-    EVERY,
+    EVERY_TARGET,
     DependsOn,
     Lane,
     Method,
@@ -43,7 +43,7 @@ class OnUnion(Method):
     An upper reference: it keeps the real subjects of every site, which a consortium could not.
     """
 
-    learns = EVERY
+    learns = EVERY_TARGET
     source = "upper reference"
     keeps = "real subjects"
     depends_on: ClassVar[DependsOn] = "set"
