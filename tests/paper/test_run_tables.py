@@ -205,7 +205,8 @@ def test_records_of_generators_are_read_whether_seeds_were_judged_together_or_ap
     """Records of four sites and all seeds are the same either way."""
     name = "generators_529"
     sites, seeds = script.judged_sites(name, [])
-    assert len(sites) == 4 and len(seeds) > 1
+    assert len(sites) == 4
+    assert len(seeds) > 1
     folder = tmp_path / name
     for site in sites:
         for part in [seeds] if split == "by site" else [[k] for k in seeds]:
