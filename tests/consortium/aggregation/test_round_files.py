@@ -23,6 +23,7 @@ from fcforge_consortium.aggregation.rounds import read_share
 from fcforge_consortium.base_model.vectors import contribution_rows
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.contributions.prediction import evaluate
+from fcforge_consortium.estimator import ConsortiumClassifier
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.aggregate import aggregate_files, close_files
 from fcforge_consortium.operations.verification import verify
@@ -144,6 +145,8 @@ def test_what_is_merged_is_verified_and_says_that_a_half_is_missing(world, tmp_p
     assert waiting.absent() == (half,)
     # whoever measures it must not take the base model alone for the consortium's model
     assert half in evaluate(waiting.exchange, small.people()).notes
+    with pytest.warns(UserWarning, match="is not in the model: closed; published by"):
+        ConsortiumClassifier.load(out)
     both = tmp_path / "both.exchange"
     save(union_of([out, two], Trust()), both)
     whole = union_of([both], Trust()).model
