@@ -405,6 +405,8 @@ class OnRecord(FittedOnRecord):
         request = TrustRequest(trust=[Path(key) for key in trust])
         opened = open_exchange(path, Trust.asked(request))
         model: Any = opened.model
+        for sentence in model.absent():
+            warnings.warn(sentence, stacklevel=2)
         made = cls(**model.parameters(), **params)
         made._take(model.target)
         made.model_ = model

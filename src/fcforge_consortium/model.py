@@ -104,6 +104,10 @@ class Model(Protocol):
     def familiar(self, people: "Cohort") -> tuple[str, ...]:
         """Return warnings about people whom the model may have seen."""
 
+    def absent(self) -> tuple[str, ...]:
+        """Return a sentence about each contribution in the file that is not in the model."""
+        return ()
+
     def require_two_classes(self, subject_and_verb: str) -> None:
         """Raise `ConfigError` unless the target has two classes.
 

@@ -283,3 +283,18 @@ def test_a_site_of_abide_by_two_preprocessings_is_found(shared_data):
     )
     (fault,) = id_faults(twice)
     assert "their scans are alike" in fault.what
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "c3f50003ab9f12d4",
+        "SUB-C3F50003AB9F12D4",
+        "3f2504e0-4f89-11d3-9a0c-0305e8250003",
+        "9" * 5 + "a" * 27,
+    ],
+)
+def test_a_hash_has_no_persons_number(code):
+    assert shared_long_numbers([code], ["50003", "99999", "9", "12"]) == []
+    assert person_keys([code]) == person_keys([code.upper()])
+    assert person_keys(["sub-00000000000050003", "0000000000050003"]) == [["50003"] * 2]

@@ -9,6 +9,7 @@ and the session.
 A long number is no person's number
 
 - if it is a date beside another number ("01_20190101"),
+- if the id is a hash ("3f50279ab9012cd4"), as the estimators give to scans: its digits are chance,
 - if two ids of one table have it beside other letters or numbers ("HC10001" and "SZ10001",
   "NCT01234567_1" and "NCT01234567_2"). These letters and numbers then belong to the key.
 
@@ -57,6 +58,7 @@ _SESSION = re.compile(r"[\W_]+(?:session|ses|run|visit)(?:[-_ ]+[^\W_]+|\d+)")
 _DATE = re.compile(
     r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d{4}|\d{6})?"
 )
+_HASH = re.compile(r"(?=.*[a-f])[0-9a-f][0-9a-f-]{15,}")
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 _PERSON = {"s", "sub", "subj", "subject", "participant", "id"}  # no part of a name
 Pair = tuple[int, int]  # rows of two people
@@ -124,7 +126,10 @@ class _Parts(NamedTuple):
 def _parts(subject_id: str) -> _Parts:
     """Return the parts of an id; of several longest numbers the last is taken."""
     text = _SESSION.sub("", plain_id(subject_id))
-    whole = _SESSION.sub("", _ZEROS.sub("", _visible(subject_id)))
+    visible = _visible(subject_id)
+    if _HASH.fullmatch(_PREFIX.sub("", visible)):
+        return _Parts(text)
+    whole = _SESSION.sub("", _ZEROS.sub("", visible))
     tokens = _TOKEN.findall(whole)  # "subj" would lose its "sub" in `text`
     numbers = [token for token in tokens if token.isdigit()]
     usable = [

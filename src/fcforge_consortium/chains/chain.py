@@ -182,12 +182,13 @@ class Chain(Model):
         return math.exp(sum(logs) / len(logs)) if logs else 1.0
 
     def summary(self) -> str:
-        """Return the number of steps, parameters and subjects in a sentence."""
+        """Return the number of steps, parameters and subjects, and the id of the set of records."""
         numbers = sum(v.numel() for v in self.state.lane.params.values())
         remembered = len(self.state.remembered)
         return (
             f"a chain of {len(self.steps)} steps: {numbers} parameters, {remembered} remembered "
-            f"and {len(self.state.held_out)} synthetic held-out subjects"
+            f"and {len(self.state.held_out)} synthetic held-out subjects; state "
+            f"{self.exchange.id[:16]}"
         )
 
     # -- checks ------------------------------------------------------------------------------------

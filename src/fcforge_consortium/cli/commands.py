@@ -143,7 +143,8 @@ def merge(request: requests.MergeRequest) -> None:
     """Join the records of several files with one base model or chain, in any order."""
     from fcforge_consortium.operations.records import merge_files
 
-    merge_files(request)
+    for text in merge_files(request).model.absent():
+        _warn(text)
     say(f"wrote {request.out}; `fcforge consortium inspect` shows its contents.")
 
 
@@ -206,6 +207,8 @@ def predict(request: requests.PredictRequest) -> int:
         message = "--atlas was given without --explain."
         raise ConfigError(message, do="Give both or neither.")
     opened = open_exchange(request.file, Trust.asked(request))
+    for text in opened.model.absent():
+        _warn(text)
     threshold = None
     if request.ledger is not None:
         threshold = Ledger.read(request.ledger).require_threshold()

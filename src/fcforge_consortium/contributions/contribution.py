@@ -15,6 +15,7 @@ from fcforge.base_model.calibration import fit_line
 from fcforge.core.errors import ConfigError, DataError, at
 from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
+from fcforge.data.subject_ids import id_faults
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.base_model import vectors as vector
 from fcforge_consortium.base_model.quality import quality, require_labels
@@ -149,6 +150,12 @@ def _charged(
             f"correlation of the edges: {alike:.3f}). A person with two scans would spend twice "
             "the stated budget.",
             do=f"Leave one of each pair out (of the command: --leave-out {second}).",
+        )
+    for fault in id_faults(people):  # a warning where no budget is stated
+        raise DataError(
+            f"{fault.what} A person with two scans would spend twice the stated budget.",
+            do="Leave one of each pair out (of the command: --leave-out). If they are two people, "
+            "give them short numbers of their own (001, 002).",
         )
     who = people_in(people)
     ledger.require_nobody_elsewhere(who)

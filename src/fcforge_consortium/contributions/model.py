@@ -21,6 +21,7 @@ from fcforge.base_model.calibration import calibrated
 from fcforge.base_model.features import from_log_features
 from fcforge.core.errors import ConfigError, ExchangeError, at
 from fcforge.core.formatting import counted
+from fcforge.core.names import look_alike
 from fcforge.data.cohort import Cohort
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.aggregation.rounds import NUMBERS
@@ -36,6 +37,7 @@ from fcforge_consortium.records.kinds import (
     Charged,
     Contribution,
     NoisyVector,
+    Notice,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ TURNED = 0.3
 # agreement with the base model that contributions of honest people keep: sixteen sites of ABIDE alone
 # reach .74 and more at every epsilon, small simulated hospitals .47
 LEAST_AGREEMENT = 0.2
+ROUND = "round {}"  # name of the sum of a round, beside the names of hospitals
 LUCK = 8.0  # standard deviations of the noise that no honest contribution exceeds
 
 
@@ -173,7 +176,7 @@ class ContributionModel(Model):
             words = [self.read_numbers(share) for share in shares]
             numbers = rounds.signed_numbers(rounds.added(words))
             variance = sum((Fraction(share.variance) for share in shares), Fraction())
-            name = f"round {published.name}"
+            name = ROUND.format(published.name)
             summands.append(Summand(name, published.hospitals, numbers, variance))
         return tuple(summands)
 
@@ -181,6 +184,28 @@ class ContributionModel(Model):
     def rounds(self) -> tuple[rounds.Round, ...]:
         """Return the rounds that at least one aggregator has closed."""
         return rounds.rounds_of(self.exchange)
+
+    def absent(self) -> tuple[str, ...]:
+        """Return a sentence about each round, and each late hospital, that is not in the model."""
+        sentences = [
+            f"Round '{each.name}' is not in the model: {each.state}."
+            for each in self.rounds
+            if not each.published
+        ]
+        notices_in = {each.name: each.notices for each in self.rounds}
+        waiting: dict[str, list[str]] = {}
+        for notice in self.exchange.of(Notice):
+            if notice.id not in notices_in.get(notice.round, ()):
+                waiting.setdefault(notice.round, []).append(notice.site)
+        for name, sites in sorted(waiting.items()):
+            hospitals = ", ".join(sites)
+            if name in notices_in:
+                sentences.append(f"Round '{name}' was closed without {hospitals}.")
+            else:
+                sentences.append(
+                    f"Round '{name}' ({hospitals}) is not in the model: not closed yet."
+                )
+        return tuple(sentences)
 
     @property
     def size(self) -> int:
@@ -314,8 +339,9 @@ class ContributionModel(Model):
 
     # -- checks ------------------------------------------------------------------------------------
     def check(self) -> None:
-        """Raise `ExchangeError` unless base model, budgets, noise and counts are consistent."""
+        """Raise `ExchangeError` unless base model, names, budgets, noise and counts are consistent."""
         _ = self.base_model
+        self.check_names()
         for record in self.exchange.of(Budgeted):
             with at(f"the {record.title}", kind=ExchangeError):
                 self.check_budget(record)
@@ -324,6 +350,20 @@ class ContributionModel(Model):
         for summand in self.given:
             with at(f"contribution of '{summand.name}'"):
                 self.check_possible(summand)
+
+    def check_names(self) -> None:
+        """Raise `ExchangeError` for a hospital that is named like a round.
+
+        Summands are shown and judged by name (`given_by`): a contribution under the name of a round
+        would be hidden in the sum of that round.
+        """
+        for each in self.rounds:
+            for record in self.exchange.of(Contribution):
+                if look_alike(record.site, ROUND.format(each.name)):
+                    raise ExchangeError(
+                        f"the hospital '{record.site}' is named like the round '{each.name}'.",
+                        do="A hospital needs a name of its own. Ask whoever sent its contribution.",
+                    )
 
     def check_budget(self, record: Budgeted) -> None:
         """Raise an error for a budget above the policy's, or a spent sum below the record's own budget.

@@ -347,7 +347,7 @@ def evaluate(
     rows = {"exchange": model.score(cohort.fc, cohort.covariates).odds}
     for title, other in model.baselines().items():
         rows[title] = other.score(cohort.fc, cohort.covariates).odds
-    notes = list(model.familiar(cohort))
+    notes = [*model.absent(), *model.familiar(cohort)]
     learned = int(ledger.holds(people_in(cohort)).sum()) if ledger else 0
     if learned:
         notes.append(

@@ -12,9 +12,9 @@ from numpy import ndarray as Array
 from pydantic import Field, ValidationError
 
 from fcforge.core.errors import DataError
-from fcforge.core.names import folded
 from fcforge.data.cohort import Cohort
 from fcforge.data.sketches import SIZE, same_scans, sketches_of
+from fcforge.data.subject_ids import person_keys
 from fcforge_consortium.records.canonical import sha256, validation_message
 from fcforge_consortium.records.fields import Closed, Name, Sha256, Text
 
@@ -96,7 +96,8 @@ def people_in(cohort: Cohort) -> People:
 def same_people(people: People, others: People) -> Array:
     """Return which people are among others, by id or by scan.
 
-    Ids that differ only in case, spaces or the encoding of a letter are one id.
+    Ids of one person in two spellings are one id (`fcforge.data.subject_ids`): both lists are one
+    hospital's, which numbers its people in one way.
 
     Parameters
     ----------
@@ -107,7 +108,8 @@ def same_people(people: People, others: People) -> Array:
     ndarray of bool, shape (n,)
         True for those of the n `people` who are among `others`.
     """
-    ids = {folded(person.id) for person in others} - {""}
-    same_id = np.array([folded(person.id) in ids for person in people], dtype=bool)
+    keys, other_keys = person_keys([p.id for p in people], [p.id for p in others])
+    known = set(other_keys) - {""}
+    same_id = np.array([key in known for key in keys], dtype=bool)
     same_scan = same_scans([p.sketch for p in people], [p.sketch for p in others])
     return same_id | same_scan.any(axis=1)

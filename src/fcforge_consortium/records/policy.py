@@ -222,6 +222,10 @@ class Policy(Closed):
             return cls.model_validate_json(canonical(fields))
         except ValidationError as error:
             raise ConfigError(f"the policy {validation_message(error)}.") from error
+        except (TypeError, ValueError) as error:  # infinity, NaN, a date
+            raise ConfigError(
+                f"the policy holds a value that JSON cannot hold ({error})."
+            ) from error
 
     @property
     def target(self) -> Target:

@@ -115,9 +115,7 @@ def _travels(model: ContributionModel, exact: list[str]) -> Answer:
         )
     if gone := sorted({w.site for w in model.exchange.of(Withdrawal)}):
         more += (f"Withdrawn, and no longer in the model: {', '.join(gone)}.",)
-    for each in model.rounds:
-        if not each.published:
-            more += (f"Round '{each.name}' is not in the model: {each.state}.",)
+    more += model.absent()
     return Answer(TRAVELS, "alarm" if exact else "good", say, more)
 
 

@@ -19,8 +19,11 @@ from fcforge_consortium.aggregation.aggregators import (
     card_of,
     close,
 )
+from fcforge_consortium.aggregation.rounds import read_share
 from fcforge_consortium.base_model.vectors import contribution_rows
 from fcforge_consortium.chains.chain import empty_chain
+from fcforge_consortium.contributions.prediction import evaluate
+from fcforge_consortium.estimator import ConsortiumClassifier
 from fcforge_consortium.ledger.ledger import Ledger
 from fcforge_consortium.operations.aggregate import aggregate_files, close_files
 from fcforge_consortium.operations.verification import verify
@@ -94,6 +97,11 @@ def closed(world, folder, name, sites=SITES):
     return state
 
 
+def opened_file(place):
+    """The exchange of a file."""
+    return union_of([place], Trust())
+
+
 def halves(world, folder, name, sites=SITES):
     """Both halves of a round, as files."""
     made = []
@@ -133,9 +141,53 @@ def test_what_is_merged_is_verified_and_says_that_a_half_is_missing(world, tmp_p
     assert all(check.ok for check in verify(out, Trust()))
     waiting = union_of([out], Trust()).model
     assert waiting.given == ()
+    half = "Round 'spring' is not in the model: closed; published by Ministry alone."
+    assert waiting.absent() == (half,)
+    # whoever measures it must not take the base model alone for the consortium's model
+    assert half in evaluate(waiting.exchange, small.people()).notes
+    with pytest.warns(UserWarning, match="is not in the model: closed; published by"):
+        ConsortiumClassifier.load(out)
     both = tmp_path / "both.exchange"
     save(union_of([out, two], Trust()), both)
-    assert len(union_of([both], Trust()).model.given) == 1
+    whole = union_of([both], Trust()).model
+    assert len(whole.given) == 1
+    assert whole.absent() == ()
+
+
+def test_what_is_not_in_the_model_is_named(world, tmp_path):
+    """A round that nobody has closed, and a hospital that came too late."""
+    start = opened_file(world / "start.exchange")
+    notices = [
+        read_share(place).notice for place in shares_for(world, "Ministry", "spring")
+    ]
+    waiting = start.joined(notices).model
+    sites = ", ".join(sorted(SITES))
+    assert waiting.absent() == (
+        f"Round 'spring' ({sites}) is not in the model: not closed yet.",
+    )
+    late = small.sites()[5]
+    done = small.learned(start, late, signer=late, round="spring")
+    made = union_of(
+        [world / "start.exchange", *halves(world, tmp_path, "spring")], Trust()
+    )
+    assert made.joined(done.new).model.absent() == (
+        f"Round 'spring' was closed without {late}.",
+    )
+
+
+@pytest.mark.parametrize("name", ["round spring", "Round-Spring", "r\u043eund spring"])
+def test_nobody_hides_in_the_sum_of_a_round(world, tmp_path, name):
+    """Contributions are judged by name: one named like a round would be judged together with it."""
+    files = [world / "start.exchange", *halves(world, tmp_path, "spring")]
+    made = union_of(files, Trust())
+    site = small.sites()[5]
+    honest = small.learned(opened_file(files[0]), site, signer=site)
+    others = small.people().select_sites([site])
+    renamed = replace(others, site=np.full(len(others), name))
+    hidden = small.learned(opened_file(files[0]), name, signer="X", cohort=renamed)
+    assert "round spring" in made.merged(honest.exchange).model.given_by
+    with pytest.raises(ExchangeError, match="is named like the round 'spring'"):
+        made.merged(hidden.exchange)
 
 
 @pytest.mark.parametrize(

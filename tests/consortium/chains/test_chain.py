@@ -146,7 +146,12 @@ def test_steps_learned_in_memory_are_those_that_travel_one_by_one():
 # -- what is refused -------------------------------------------------------------------------------
 def test_a_summary_does_not_call_made_up_people_subjects():
     (first,) = chained("analytic")
-    assert first.model.summary().endswith(" synthetic held-out subjects")
+    assert " synthetic held-out subjects; state " in first.model.summary()
+
+
+def test_a_summary_has_the_id_that_hospitals_read_to_each_other():
+    (first,) = chained("finetune")
+    assert first.model.summary().endswith(f"state {first.id[:16]}")
 
 
 def test_a_fork_is_refused_by_name():

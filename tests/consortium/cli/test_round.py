@@ -80,9 +80,15 @@ def test_a_round_as_it_is_typed(folder, tmp_path):
     again = kept(folder, "aggregate", "Ministry", state, tmp_path / "again.record")
     assert (again.code, again.err.count("\n")) == (2, 1)
     assert "was published before" in again.err
+    half = tmp_path / "half.fcx"
+    waiting = consortium("merge", folder / "start.fcx", halves[0], "--out", half)
+    said = "Round 'spring' is not in the model: closed; published by Ministry alone."
+    assert said in waiting.err
+    assert said in consortium("predict", half, folder / "people.npz").err
     out = tmp_path / "all.fcx"
     merged = consortium("merge", folder / "start.fcx", *halves, "--out", out)
     assert merged.code == 0, merged.err
+    assert "is not in the model" not in merged.err
     assert "round spring" in consortium("inspect", out).out
     assert consortium("verify", out).code == 0
     taken = ["--state", out, "--sign", folder / "0.key", "--out", tmp_path / "less.fcx"]

@@ -565,3 +565,29 @@ def test_nobody_is_in_one_release_twice():
         with pytest.raises(DataError, match=f"{first}.*one person|'{first}'") as told:
             learned(start(), SITE, cohort=replace(mine(), fc=copied))
         assert f"--leave-out {second}" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("sub-01_ses-1", "sub-01_ses-2"), ("50003", "Pitt_0050003"), ("s01", "S1")],
+)
+def test_nobody_is_in_one_release_under_two_spellings(one, other):
+    """Their scans are of two days: both would count, at twice the stated epsilon."""
+    ids = mine().subject_id.astype("U30")
+    ids[1], ids[4] = one, other
+    said = f"'{one}' and '{other}'.*twice the stated budget.*--leave-out"
+    with pytest.raises(DataError, match=said):
+        learned(start(), SITE, cohort=replace(mine(), subject_id=ids))
+    ids[4] = "sub-02"
+    assert learned(start(), SITE, cohort=replace(mine(), subject_id=ids)).new
+
+
+def test_a_hash_has_no_public_persons_number():
+    """The estimators name people by hashes, in whose digits any number may occur."""
+    public = people().select_sites(sites()[:2])
+    public_ids = public.subject_id.astype("U30")
+    public_ids[1] = "50003"
+    exchange = make_base_model(replace(public, subject_id=public_ids), (), {"axes": 4})
+    ids = mine().subject_id.astype("U30")
+    ids[2] = "c3f50003ab9f12d4"
+    assert learned(exchange, SITE, cohort=replace(mine(), subject_id=ids)).new

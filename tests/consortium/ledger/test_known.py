@@ -1,6 +1,7 @@
 """Which ledgers a key seals: new, moved, older, edited and foreign ones, as commands meet them."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import small_exchange as small
 from people_at_home import PEOPLE, entry
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
+from fcforge_consortium.base_model.record import make_base_model
 from fcforge_consortium.ledger import known as known_module
 from fcforge_consortium.ledger.known import KnownLedgers
 from fcforge_consortium.ledger.ledger import Ledger
@@ -227,8 +229,38 @@ def test_nobody_is_in_two_ledgers_of_a_key(ask, home, first):
     ask("b.fcx", half(1), ledger=cohort_ledger(home))
     place = home / ("ledger" if first == "first" else "follow-up")
     everybody = small.people().select_sites([SITE])
-    with pytest.raises(ConfigError, match="people are in the ledger"):
+    with pytest.raises(ConfigError, match=r"people are in the ledger"):
         ask("c.fcx", everybody, ledger=place)
+
+
+@pytest.mark.parametrize(
+    "spelling", ["sub-{:07}", "Pitt_{:07}", "{}_ses-2", "SUB-{}_run-1"]
+)
+def test_nobody_is_in_two_ledgers_under_two_spellings(ask, home, spelling):
+    """The scans are others, as of another day: the ids alone can tell."""
+
+    def numbered(part, spelling):
+        ids = [spelling.format(50003 + k) for k in range(len(half(part)))]
+        return replace(half(part), subject_id=np.array(ids))
+
+    ask("a.fcx", numbered(0, "{}"), new_ledger=True)
+    follow_up = numbered(1, spelling)
+    before = Ledger.read(home / "ledger").heads
+    with pytest.raises(
+        ConfigError, match=r"people are in the ledger .* by id or by scan"
+    ):
+        ask("b.fcx", follow_up, ledger=cohort_ledger(home))
+    with pytest.raises(ConfigError, match="contributed before to this base model"):
+        ask("b.fcx", follow_up)
+    assert not (home / "b.fcx").exists()
+    # to another base model they may, and the budget is the sum, whoever they are
+    other = make_base_model(
+        small.people().select_sites(small.sites()[:1]), (), {"axes": 4}
+    )
+    save(other, home / "other.fcx")
+    done = ask("b.fcx", follow_up, state=home / "other.fcx")
+    assert done.new[0].spent_epsilon == 2.0
+    assert Ledger.read(home / "ledger").heads[: len(before)] == before
 
 
 def test_a_missing_ledger_of_the_key_is_not_overlooked(ask, home):

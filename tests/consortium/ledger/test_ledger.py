@@ -394,6 +394,23 @@ def test_case_spaces_and_encoding_make_no_other_id(before, now):
     assert same_people(again, first).all()
 
 
+@pytest.mark.parametrize(
+    "now", ["0050279", "sub-50279", "Pitt_0050279", "50279_ses-1", "sub-0050279_run-2"]
+)
+def test_an_id_in_another_spelling_is_one_person(now):
+    first = people_of(scans(2, seed=1), ["50278", "50279"], np.array([0, 1]))
+    again = people_of(scans(2, seed=2), [now, "50280"], np.array([1, 0]))
+    assert same_people(again, first).tolist() == [True, False]
+    assert same_people(first, again).tolist() == [False, True]
+
+
+def test_numbers_that_a_table_gives_to_two_people_are_no_persons_number():
+    both = people_of(scans(2, seed=1), ["HC10001", "SZ10001"], np.array([0, 1]))
+    again = people_of(scans(2, seed=2), ["sz-10001", "SZ10002"], np.array([1, 0]))
+    assert same_people(again, both).tolist() == [True, False]
+    assert same_people(both, again).tolist() == [False, True]
+
+
 @pytest.mark.parametrize("odd", ["a\x1b[2J", "a" * 201])
 def test_an_id_that_cannot_be_kept_is_told(odd):
     with pytest.raises(DataError) as told:

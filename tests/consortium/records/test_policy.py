@@ -1,4 +1,5 @@
 import json
+from datetime import date
 
 import pytest
 from exchange_records import key_of
@@ -290,6 +291,13 @@ def test_people_and_budgets_have_bounds():
 def test_a_policy_has_bounds(wrong):
     with pytest.raises(ValidationError):
         Policy(**wrong)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), date(2020, 1, 1)])
+def test_a_setting_that_json_cannot_hold_is_a_config_error(value):
+    """TOML has all of them: --set policy.max_epsilon=inf."""
+    with pytest.raises(ConfigError, match="the policy holds a value that JSON cannot"):
+        Policy.of({"max_epsilon": value})
 
 
 @pytest.mark.parametrize(
