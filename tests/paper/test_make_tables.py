@@ -113,6 +113,19 @@ def test_readme_is_not_stale():
     assert make_tables.filled(readme, made) == readme.read_text()
 
 
+def test_one_page_is_rendered_alone():
+    """The stored spreadsheets give the tables of sums, and a template its page."""
+    sums = ROOT / "docs" / "results" / "sums.md"
+    buffer = ROOT / "docs" / "results" / "buffer.md"
+    made = make_tables.make_some(1, ["sums", "buffer"])
+    assert made == {sums: sums.read_text(), buffer: buffer.read_text()}
+
+
+def test_an_unknown_page_is_named():
+    with pytest.raises(ValueError, match="no page is named bufer"):
+        make_tables.make_some(1, ["sums", "bufer"])
+
+
 def test_a_marker_is_filled_and_only_that(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table NAME curve AAA -->\nold\n<!-- end -->\nafter\n")
