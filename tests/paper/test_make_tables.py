@@ -25,7 +25,7 @@ ASKED = [
 TEMPLATED = RESULT_PAGES.pages()
 SCORED = re.compile(r"Config `paper/experiments/(\w+)\.toml`; .*?commit (\w+)\.")
 # Written by other scripts and shown by pages under another name than the file's.
-NAMED_ELSEWHERE = {"estimators", "explanations", "public_start"}
+NAMED_ELSEWHERE = {"estimators", "explanations", "published_base_model"}
 
 
 @cache
