@@ -158,7 +158,7 @@ def defaults() -> str:
 
 def first_day() -> str:
     """What a base model adds for a hospital with thirty people, from the benchmark."""
-    stored = json.loads((PAPER / "results" / "public_start.json").read_text())
+    stored = json.loads((PAPER / "results" / "published_base_model.json").read_text())
     rows = [
         (
             f"{row['site']} ({row['tested']} tested)",

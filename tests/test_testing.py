@@ -9,9 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+import fcforge.testing as testing
 from fcforge.core.subjects import FCBatch
 from fcforge.graphs import edges, fisher_z, log_edges
 from fcforge.methods import METHODS, Method
+from fcforge.methods.base import Learner
+from fcforge.models import MODELS
 from fcforge.replay.bank import PoolName
 from fcforge.replay.state import Rows
 from fcforge.testing import World, check_method, subjects
@@ -50,8 +53,7 @@ def test_a_method_from_outside_passes_in_forty_lines():
 
 
 def test_mas_reads_every_subject_and_pulls_to_the_anchor():
-    from fcforge.methods.base import Batch, Learner
-    from fcforge.models import MODELS
+    from fcforge.methods.base import Batch
 
     check_method(MAS)
     text = (Path(__file__).parents[1] / "examples" / "mas.py").read_text()
@@ -76,8 +78,7 @@ def test_mas_reads_every_subject_and_pulls_to_the_anchor():
 
 def test_agem_projects_only_against_the_memory():
     """After the projection the gradient never points against that of the memory."""
-    from fcforge.methods.base import Batch, Learner, label_loss
-    from fcforge.models import MODELS
+    from fcforge.methods.base import Batch, label_loss
 
     learner = Learner(AGEM(memory=8, replay=4), MODELS["linear"](n_rois=8))
     world = World(torch.float64)
@@ -141,6 +142,12 @@ class Archivist(Hoarder):
 
 class Two(NamedTuple):
     first: Tensor
+    second: Tensor
+
+
+class Three(NamedTuple):
+    first: Tensor
+    count: Tensor
     second: Tensor
 
 
@@ -228,6 +235,8 @@ def _standardised(x):
 
 NAN = torch.full((1,), torch.nan)
 SHUFFLED = torch.randperm(28, generator=torch.Generator().manual_seed(0))
+HUGE = 1.7e308 * torch.ones(30, dtype=torch.float64)  # sums of these overflow
+LONG_NOISE = torch.randn(2003, generator=torch.Generator().manual_seed(2))
 NOISE = torch.randn(28, generator=torch.Generator().manual_seed(1))
 
 
@@ -251,6 +260,8 @@ NOISE = torch.randn(28, generator=torch.Generator().manual_seed(1))
         lambda x, fc, rows: torch.cat([-torch.inf * torch.ones(1), 3 * x[0] + 1]),
         lambda x, fc, rows: torch.cat([x[:9], NAN.expand(11, 28)]).half(),
         lambda x, fc, rows: torch.cat([1.7e308 * torch.ones(30), 3 * x[0] + 1]),
+        lambda x, fc, rows: torch.cat([HUGE, 3 * x[0].double() + 1]),
+        lambda x, fc, rows: torch.cat([LONG_NOISE, 3 * x[0] + 1, LONG_NOISE]),
         lambda x, fc, rows: x - x.mean(0),
         lambda x, fc, rows: _standardised(x),
         lambda x, fc, rows: fc - fc.mean(0),
@@ -266,6 +277,42 @@ def test_a_subject_in_another_form_is_found(encode):
 def test_a_subject_in_two_tensors_is_found():
     with pytest.raises(AssertionError, match="in several tensors of the state"):
         check_method(hoarder(lambda x, fc, rows: (x[0, :14], x[0, 14:]), Two))
+
+
+@pytest.mark.parametrize("first", [1, 14, 27])
+def test_a_scaled_subject_across_the_end_of_long_tensors_is_found(first):
+    def encode(x, fc, rows):
+        scaled = 3 * x[0] + 1
+        return torch.cat([LONG_NOISE, scaled[:first]]), torch.cat(
+            [scaled[first:], LONG_NOISE]
+        )
+
+    with pytest.raises(AssertionError, match="in several tensors of the state"):
+        check_method(hoarder(encode, Two))
+
+
+def test_a_scaled_matrix_across_three_tensors_is_found():
+    def encode(x, fc, rows):
+        scaled = (3 * fc[0] + 1).flatten()
+        ends = torch.cat([LONG_NOISE, scaled[:20]]), torch.cat([scaled[40:], NOISE])
+        return ends[0], scaled[20:40], ends[1]
+
+    with pytest.raises(AssertionError, match="in several tensors of the state"):
+        check_method(hoarder(encode, Three))
+
+
+def test_no_place_among_many_numbers_is_missed():
+    """A copy is found wherever the windows that are compared at once begin."""
+    learner = Learner(METHODS["finetune"](), MODELS["linear"](n_rois=8))
+    fc = subjects("A", "real").fc
+    forms = testing.Forms.of(learner, torch.cat([fc, fc, fc]))
+    noise = LONG_NOISE.double()
+    hidden = 3 * edges(fc)[0].double() + 1
+    for place in range(testing.AT_ONCE - 30, testing.AT_ONCE + 2):
+        numbers = noise.clone()
+        numbers[place : place + 28] = hidden
+        assert testing._holds(numbers, forms), place
+    assert not testing._holds(noise, forms)
 
 
 @pytest.mark.parametrize(
@@ -325,12 +372,6 @@ def test_encoded_subjects_are_beyond_the_check_as_the_documentation_says(encode)
         "encrypted, compressed, noisy or hidden on purpose",
     ):
         assert words in text
-
-
-class Three(NamedTuple):
-    first: Tensor
-    count: Tensor
-    second: Tensor
 
 
 def test_scaled_halves_with_a_tensor_between_are_beyond_the_check_exact_ones_are_not():

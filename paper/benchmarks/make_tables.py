@@ -2,7 +2,7 @@
 
     make tables          # or: python paper/benchmarks/make_tables.py
     python paper/benchmarks/make_tables.py --check   # says what is stale, and changes nothing
-    python paper/benchmarks/make_tables.py --check --only buffer   # of some pages
+    python paper/benchmarks/make_tables.py --check --only buffer sums   # of some pages, by name
 
 paper/RESULTS.md and the pages of docs/results are rendered from the templates of paper/pages (pages.py).
 
@@ -154,7 +154,7 @@ def side_by_side(
 
 
 def make(jobs: int) -> dict[Path, str]:
-    """New texts of all pages and spreadsheets."""
+    """Return the new texts of all pages and spreadsheets."""
     for table, rows in zip(
         tables().values(), side_by_side(jobs, rows_of, tables()), strict=True
     ):
@@ -162,29 +162,54 @@ def make(jobs: int) -> dict[Path, str]:
     RESULT_PAGES.use({name: read(name) for name in tables()})
     of_sums = sums_sheets(jobs)
     sums_tables.use(of_sums)
-    asked = {
-        match.group(2, 3)
-        for page in pages()
-        for match in MARKED.finditer(page.read_text())
-    }
-    slow_first = sorted(asked, key=lambda a: (a[1].partition(" ")[0] not in SLOW, a))
-    made = dict(zip(slow_first, side_by_side(jobs, view_of, slow_first), strict=True))
     sheets = {
         name: rows_csv(list(table.rows.values())) for name, table in tables().items()
     } | of_sums
-    texts = {page: filled(page, made) for page in pages()}
     return (
-        texts
-        | rendered(jobs)
+        with_tables(jobs, pages())
+        | rendered(jobs, RESULT_PAGES.pages())
         | {RESULTS / f"{name}.csv": text for name, text in sheets.items()}
     )
 
 
-def rendered(jobs: int, only: Sequence[str] = ()) -> dict[Path, str]:
-    """Return the texts of the pages that have a template, or of some of them."""
-    every = RESULT_PAGES.pages()
-    asked = [name for name in every if not only or name.removesuffix(".md.j2") in only]
+def make_some(jobs: int, only: Sequence[str]) -> dict[Path, str]:
+    """Return the new texts of the named pages, e.g. "sums" for docs/results/sums.md.
+
+    Tables of sums are made from the stored spreadsheets.
+
+    Raises
+    ------
+    ValueError
+        If there is no page of a name.
+    """
+    templates = {
+        Path(name.removesuffix(".j2")).stem: name for name in RESULT_PAGES.pages()
+    }
+    marked = [page for page in pages() if page.stem in only]
+    unknown = {*only} - {*templates, *(page.stem for page in marked)}
+    if unknown:
+        raise ValueError(f"no page is named {', '.join(sorted(unknown))}")
+    named = [templates[name] for name in templates if name in only]
+    return with_tables(jobs, marked) | rendered(jobs, named)
+
+
+def with_tables(jobs: int, asking: Sequence[Path]) -> dict[Path, str]:
+    """Return the texts of pages with the tables made anew that they ask for."""
+    asked = {
+        match.group(2, 3)
+        for page in asking
+        for match in MARKED.finditer(page.read_text())
+    }
+    slow_first = sorted(asked, key=lambda a: (a[1].partition(" ")[0] not in SLOW, a))
+    made = dict(zip(slow_first, side_by_side(jobs, view_of, slow_first), strict=True))
+    return {page: filled(page, made) for page in asking}
+
+
+def rendered(jobs: int, names: Iterable[str]) -> dict[Path, str]:
+    """Return the texts of pages that have a template, by the names of these."""
+    asked = list(names)
     texts = side_by_side(jobs, RESULT_PAGES.render, asked)
+    every = RESULT_PAGES.pages()
     return {every[name]: text for name, text in zip(asked, texts, strict=True)}
 
 
@@ -194,10 +219,13 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="change nothing; 1 if stale"
     )
-    parser.add_argument("--only", nargs="+", default=[], help="templates by name")
+    parser.add_argument("--only", nargs="+", default=[], help="pages by name")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    made = rendered(args.jobs, args.only) if args.only else make(args.jobs)
+    try:
+        made = make_some(args.jobs, args.only) if args.only else make(args.jobs)
+    except ValueError as error:
+        parser.error(str(error))
     stale = [p for p, t in made.items() if not p.is_file() or p.read_text() != t]
     for path in stale:
         print(f"{'stale' if args.check else 'written'}: {path.relative_to(ROOT)}")

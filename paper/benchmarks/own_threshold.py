@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scores import LOOK_ALIKES
+from scores import DUPLICATE_SCANS
 from setting import FILES, FOLDER, MERGE, SITES, machine, options, save, tested_people
 from sums import commit
 
@@ -34,12 +34,12 @@ N_DRAWS = 10_000
 LEARNERS = (
     {"title": "base model alone", "method": "base_model_alone"},
     {"title": "ridge on a base model", "method": "analytic"},
-    {"title": "ridge", "method": "analytic", "start": False},
+    {"title": "ridge", "method": "analytic", "base_model": False},
     {
         "title": "ridge on plain edges",  # as in the paper's main table
         "method": {"name": "analytic", "penalty": "gcv"},
         "model": {"name": "linear", "features": "centred"},
-        "start": False,
+        "base_model": False,
     },
 )
 
@@ -62,17 +62,21 @@ def left_out(cohort: Cohort) -> list[str]:
     return results
 
 
-def results(file: str, seeds: int, without: list[str]) -> Results:
-    """Every learner with and without own thresholds."""
+def config(file: str, seeds: int, without: list[str]) -> dict[str, Any]:
+    """Content of the config that is run, without its learners."""
     people = {"name": "folder", "path": str(FOLDER / file), "sites": list(SITES)}
-    asked = {
+    return {
         "experiment": {"seeds": list(range(seeds)), "orders": 4, "protocol": "strict"},
         "dataset": people | {"merge": MERGE, "leave_out": without},
-        "start": {"sites": "others"},
+        "base_model": {"sites": "others"},
         "evaluation": {"own_threshold": True},
         "learner_defaults": {"model": {"name": "linear", "features": "log+diagonal"}},
     }
-    return run(asked, learners=LEARNERS)
+
+
+def results(file: str, seeds: int, without: list[str]) -> Results:
+    """Every learner with and without own thresholds."""
+    return run(config(file, seeds, without), learners=LEARNERS)
 
 
 def records(results: Results, hospitals: str) -> list[dict[str, Any]]:
@@ -102,7 +106,7 @@ def main() -> None:
     hardware = machine()
     file = FILES[args.people]
     cohort = tested_people(file)
-    twice = [who for who in LOOK_ALIKES[file] if who in cohort.subject_id]
+    twice = [who for who in DUPLICATE_SCANS[file] if who in cohort.subject_id]
     cohort = cohort.select(~np.isin(cohort.subject_id, twice))
     unequal = left_out(cohort)
     kept = cohort.select(~np.isin(cohort.subject_id, unequal))

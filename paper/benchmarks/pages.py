@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import exchanged
+import bootstrap_intervals
 import jinja2
 import numpy as np
 from paper_tables import (
@@ -186,13 +186,13 @@ class Pages:
     def by_threshold(self, name: str, one: str, other: str) -> str:
         """Return how much smaller a gain in AAA is once each site has its own threshold."""
         found = self._threshold_part(name, one, other)
-        return difference_text(found.value, found.low, found.high)
+        return difference_text(found)
 
     def own_gain(self, name: str, learner: str) -> str:
         """Return what each site's own threshold adds to a learner's AAA, with its interval."""
         tables = self._with_own(name), self.table_of(name)
         own, common = ([r for r in t.groups[learner] if finite(r)] for t in tables)
-        return _interval(exchanged.intervals([(own, common)])[0])
+        return difference_text(bootstrap_intervals.intervals([(own, common)])[0])
 
     def _threshold_part(self, name: str, one: str, other: str) -> Estimate:
         tables = self.table_of(name), self._with_own(name)
@@ -200,7 +200,7 @@ class Pages:
             tuple([r for r in t.groups[k] if finite(r)] for k in (one, other))
             for t in tables
         )
-        return exchanged.change(common, own)
+        return bootstrap_intervals.change(common, own)
 
     def _compared(
         self, name: str, one: str, other: str, metric: str = "accuracy"
@@ -223,7 +223,7 @@ class Pages:
         self, name: str, one: str, other: str, metric: str = "accuracy"
     ) -> str:
         """Return a paired difference with its interval; metric "accuracy", "auroc" or "own"."""
-        return _compared_text(self._compared(name, one, other, metric))
+        return difference_text(self._compared(name, one, other, metric))
 
     def gap(self, name: str, one: str, other: str, metric: str = "accuracy") -> str:
         """Return a paired difference without its interval."""
@@ -507,7 +507,7 @@ class Pages:
             )
         for learner in learners:
             lines.append(
-                [learner, *(_compared_text(results[m][learner]) for m in metrics)]
+                [learner, *(difference_text(results[m][learner]) for m in metrics)]
             )
         return markdown(
             [f"minus {in_sentence(reference)} [95 %]", "AAA", OWN, "AUROC"], lines
@@ -548,7 +548,7 @@ class Pages:
         for learner in first.groups:
             cells = [number(first.rows[learner].estimates["aaa"].value)]
             cells += [
-                _compared_text(changes[h][learner]) if learner in changes[h] else ""
+                difference_text(changes[h][learner]) if learner in changes[h] else ""
                 for h in changes
             ]
             lines.append([learner, *cells])
@@ -603,7 +603,7 @@ class Pages:
     def judged_gap(self, name: str, key: str, row: str, other: str) -> str:
         """Return the mean of one measure of a generator minus another's, with its interval over seeds."""
         gap = self._judged_difference(name, key, row, other)
-        return difference_text(gap.value, gap.low, gap.high)
+        return difference_text(gap)
 
     def judged_verdict(self, name: str, key: str, row: str, other: str) -> str:
         """Return "is above", "is below" or "cannot be told from", by the uncorrected interval over seeds."""
@@ -736,13 +736,5 @@ def in_sentence(learner: str) -> str:
     return learner[0].lower() + learner[1:] if learner[1:].islower() else learner
 
 
-def _interval(gap: Estimate) -> str:
-    return difference_text(gap.value, gap.low, gap.high)
-
-
-def _compared_text(gap: Comparison) -> str:
-    return difference_text(gap.difference, gap.low, gap.high)
-
-
 def _cells(gap: Comparison | None) -> list[str]:
-    return ["", ""] if gap is None else [_compared_text(gap), p_text(gap)]
+    return ["", ""] if gap is None else [difference_text(gap), p_text(gap)]

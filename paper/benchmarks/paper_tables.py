@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from statistics import stdev
 
-import exchanged
+import bootstrap_intervals
+import permutation_p_values
 
 from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import bracket, number, p_value, with_interval
@@ -98,17 +99,19 @@ def differences(
     if not sums_over_people(good[0][0], metric):
         comparer = Comparer(metric)
         return dict(zip(pairs, holm([comparer.compare(*g) for g in good]), strict=True))
-    chances = exchanged.p_values(good, metric)
-    n = exchanged.N_PERMUTATIONS
+    chances = permutation_p_values.p_values(good, metric)
+    n = permutation_p_values.N_PERMUTATIONS
     made = [
         Comparison(gap.value, gap.low, gap.high, p, n_draws=n)
-        for gap, p in zip(exchanged.intervals(good, metric), chances, strict=True)
+        for gap, p in zip(
+            bootstrap_intervals.intervals(good, metric), chances, strict=True
+        )
     ]
     return dict(zip(pairs, holm(made), strict=True))
 
 
 def sums_over_people(runs: Runs, metric: str) -> bool:
-    """Return whether a metric of these runs is a sum over tested people, as `exchanged` needs it."""
+    """Return whether a metric of these runs is a sum over tested people, as `person_shares` needs it."""
     return metric in ("accuracy", "auroc") and runs[0].kind == "two classes"
 
 
@@ -127,12 +130,13 @@ def p_text(c: Comparison) -> str:
     return p_value(c.p_holm, c.holm_at_floor)
 
 
-def difference_text(value: float, low: float, high: float) -> str:
+def difference_text(gap: Estimate | Comparison) -> str:
     """Return a difference with its interval; the sign of a bound near zero can be read.
 
     A bound that three digits round to zero has as many digits as show its sign, at most six.
     """
-    return f"{number(value, sign=True)} [{_bound(low)}, {_bound(high)}]"
+    value = gap.difference if isinstance(gap, Comparison) else gap.value
+    return f"{number(value, sign=True)} [{_bound(gap.low)}, {_bound(gap.high)}]"
 
 
 def _bound(value: float) -> str:

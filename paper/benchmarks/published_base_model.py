@@ -1,7 +1,7 @@
-"""Checks of the public base model, and its worth to a hospital with thirty people.
+"""Checks of the public base model, and its gain for a hospital with thirty people.
 
 usage: python paper/benchmarks/published_base_model.py processors|hospitals
-           [--out paper/results/public_start.json]
+           [--out paper/results/published_base_model.json]
 
 *processors*: SHA-256 of the arrays of `abide-aal`, made with the matrix products of other
 processors (OPENBLAS_CORETYPE, one process each, on this machine).
@@ -74,7 +74,7 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
     """Rows of one hospital, one per way, means over draws."""
     others = [name for name in cohort.site_names if name != site]
     exact = {"policy": Policy(exact_allowed=True), "plan": Plan(epsilon=None)}
-    start = make_base_model(cohort.select_sites(others), **exact)
+    base = make_base_model(cohort.select_sites(others), **exact)
     mine = cohort.select_sites([site])
     results: dict[str, list[dict[str, float]]] = {}
     for draw in range(DRAWS):
@@ -83,10 +83,10 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
         )
         people = (mine.fc[local], mine.y[local])
         alone = ForgeClassifier("ridge").fit(*people).decision_function(mine.fc[rest])
-        both = ConsortiumClassifier(base_model=start).fit(*people, site=site)
+        both = ConsortiumClassifier(base_model=base).fit(*people, site=site)
         ways = {
             "thirty people alone": alone,
-            "base model alone": start.model.calibrated(mine.fc[rest], {}),
+            "base model alone": base.model.calibrated(mine.fc[rest], {}),
             "base model and thirty people": both.decision_function(mine.fc[rest]),
         }
         for way, odds in ways.items():
@@ -104,7 +104,7 @@ def main() -> None:
     if sys.argv[1:] == ["arrays"]:
         print(arrays_sha256())
         return
-    out = Path("paper/results/public_start.json")
+    out = Path("paper/results/published_base_model.json")
     given = options(__doc__, "processors", "hospitals", out=out)
     known = json.loads(given.out.read_text()) if given.out.is_file() else {}
     if given.command == "processors":

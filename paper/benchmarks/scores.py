@@ -49,7 +49,7 @@ from fcforge.experiments.config_files import resolve_data
 FORMAT = 3
 # Scans that look like one person (edges correlate above 0.9): who is left out by experiments run
 # since, and the places of both in the sorted list of the file's ids.
-LOOK_ALIKES = {
+DUPLICATE_SCANS = {
     "abide1_aal116_dparsf.npz": {
         "50286": (202, 209),
         "50602": (468, 470),
@@ -311,10 +311,10 @@ def without_folders(about: Any) -> Any:
     )
 
 
-def look_alikes(experiment: Mapping[str, Any]) -> list[tuple[str, str]]:
+def duplicate_scans(experiment: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Pairs of subjects of an experiment that look like one person, both of them in it."""
     params = experiment["dataset"]["params"]
-    known = LOOK_ALIKES.get(Path(str(params.get("path", ""))).name, {})
+    known = DUPLICATE_SCANS.get(Path(str(params.get("path", ""))).name, {})
     gone = params.get("leave_out", ())
     return [(str(a), str(b)) for who, (a, b) in known.items() if who not in gone]
 
@@ -336,7 +336,7 @@ def scored(run: RunResult, pairs: Iterable[tuple[str, str]]) -> RunResult:
 def unpack(
     arrays: Mapping[str, np.ndarray], as_run: bool = False
 ) -> tuple[Finished, dict[str, Any]]:
-    """The table that was packed, and what was told about it; `as_run`: with look-alikes."""
+    """The table that was packed, and what was told about it; `as_run`: with duplicate scans."""
     about = json.loads(arrays["about"].tobytes())
     if about["format"] != FORMAT:
         raise ValueError(f"format {about['format']}, not {FORMAT}")
@@ -348,7 +348,7 @@ def unpack(
     kind = about.get("kind", "two classes")
     tested = [_tested(arrays, sites, k) for k in range(len(seeds))]
     scores = _by_seed(arrays, kind)
-    pairs = [] if as_run else look_alikes(about["experiment"])
+    pairs = [] if as_run else duplicate_scans(about["experiment"])
     groups: dict[str, list[RunResult]] = {}
     for k, learner in enumerate(arrays["run_learner"]):
         title, seed = titles[learner], int(arrays["run_seed"][k])

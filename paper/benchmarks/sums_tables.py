@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from paper_tables import markdown
+from paper_tables import difference_text, markdown
 
+from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import memory, number, with_interval
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -42,7 +43,15 @@ def _interval(row: dict[str, str], key: str, sign: bool = False) -> str:
     value, low, high = (float(row[f"{key}{end}"]) for end in ("", "_low", "_high"))
     if not sign:
         return with_interval(value, low, high)
-    return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return difference_text(Estimate(value, low, high))
+
+
+def _signed(value: float) -> str:
+    return number(value, sign=True)
+
+
+def _percent(share: str) -> str:
+    return f"{number(100 * float(share), 0)} %"
 
 
 def attacks(file: str, public: str, row: str) -> tuple[str, str, str]:
@@ -72,7 +81,7 @@ def curve(_: str, rest: str) -> str:
     lines = []
     for title, row in at(file, public).items():
         gain = "" if title == "base model alone" else _interval(row, "gain", True)
-        closed = f"{100 * float(row['gap_closed']):.0f} %" if gain else ""
+        closed = _percent(row["gap_closed"]) if gain else ""
         tried = attacks(file, public, title)
         lines.append((title, _interval(row, "auroc"), gain, closed, *tried))
     heads = (
@@ -96,7 +105,7 @@ def by_hospitals(name: str, rest: str) -> str:
             and row["public"] == "200"
             and "aggregators" in row["row"]
         ):
-            cell = f"{float(row['gain']):+.3f} ({100 * float(row['gap_closed']):.0f} %)"
+            cell = f"{_signed(float(row['gain']))} ({_percent(row['gap_closed'])})"
             cells.setdefault(row["row"], {})[row["hospitals"]] = cell
     counts = ("4", "8", "all")
     lines = [(title, *(each[k] for k in counts)) for title, each in cells.items()]
@@ -139,10 +148,10 @@ def many(name: str, _: str) -> str:
     results = _found(name)
     ways = {"pooled": "pooled ridge", "None": "exact"}
     ways |= {f"{e}.0": f"epsilon {e}" for e in (8, 4, 2, 1)}
-    real = [f"{results['real'][key]:+.3f}" for key in ways]
+    real = [_signed(results["real"][key]) for key in ways]
     lines = [("14 (mean of real partitions)", "1", *real)]
     for row in results["rows"]:
-        gains = [f"{row[key]:+.3f}" for key in ways]
+        gains = [_signed(row[key]) for key in ways]
         line = (f"{row['hospitals']:,}", str(row["rounds"]), *gains)
         if line not in lines:
             lines.append(line)
@@ -153,7 +162,7 @@ def fits(name: str, _: str) -> str:
     """The best world of every strength, and what it promises the largest consortium."""
     lines = []
     for row in _found(name)["fits"]:
-        gains = [f"{row[key]:+.3f}" for key in ("None", "8.0", "1.0")]
+        gains = [_signed(row[key]) for key in ("None", "8.0", "1.0")]
         lines.append((f"{row['strength']:g}", number(row["misfit"]), *gains))
     heads = ("strength", "error of the fit", "exact", "epsilon 8", "epsilon 1")
     return markdown(heads, lines)

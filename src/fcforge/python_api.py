@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -208,7 +208,7 @@ def run(
                 require_valid_arrays(cohort, ids)
             prepared = prepare(parsed, cohort)
         # people that the caller wanted to be left out are no news
-        lines = data_warnings(replace(prepared.cohort, faults=()))
+        lines = data_warnings(prepared.cohort, of_loading=False)
         for line in [*lines, *warning_lines(prepared.public_warnings)]:
             text = line.removeprefix("WARNING: ")
             if ids is not None:

@@ -48,6 +48,9 @@ TRAINING = Training(epochs=3, batch_size=8)
 COPY = 0.999  # numbers that correlate more than this with a subject's FC are a copy
 FEWEST = 16  # exact values, other than 0 and 1, that show a copy in any order
 OTHER_PRECISION = ("same dtype", "scalar type Double", "found Double")  # of PyTorch
+AT_ONCE = (
+    512  # windows compared at once: their correlations stay in the processor's cache
+)
 MOST = 0.9  # share of a subject's exact numbers that are a copy in any order
 
 
@@ -531,14 +534,13 @@ def keeps_is_true(learner: Learner) -> None:
     tensors = {f"{name} of the state": value for name, value in state.items()}
     for name, value in lane._replace(state=ABSENT).named().items():
         tensors[f"{name} of the network"] = value
-    if len(state) > 1:
-        whole = [numbers for value in state.values() for numbers in _numbers(value)[:1]]
-        tensors["several tensors of the state"] = torch.cat(whole)
+    message = "there is a copy of a real subject in {}; declare keeps = 'real subjects'"
     for place, value in tensors.items():
-        require(
-            not _has_copy(value, forms),
-            f"there is a copy of a real subject in {place}; declare keeps = 'real subjects'",
-        )
+        require(not _has_copy(value, forms), message.format(place))
+    require(
+        not _tensors_hold([*state.values()], forms),
+        message.format("several tensors of the state"),
+    )
 
 
 class Forms(NamedTuple):
@@ -641,6 +643,22 @@ def _has_copy(value: Tensor, forms: Forms) -> bool:
     )
 
 
+def _tensors_hold(tensors: list[Tensor], forms: Forms) -> bool:
+    """Return whether a copy of a subject is divided among tensors, of which none holds it alone.
+
+    Only numbers on both sides of an end of a tensor can be such a copy in successive numbers.
+    """
+    if len(tensors) < 2:
+        return False
+    numbers = [_numbers(tensor)[0] for tensor in tensors]
+    whole = torch.cat(numbers)
+    reach = max(forms.unit) - 1
+    ends = np.cumsum([len(each) for each in numbers[:-1]]).tolist()
+    return any(
+        _holds(whole[max(end - reach, 0) : end + reach], forms) for end in ends
+    ) or any(_holds_in_any_order(whole, form) for form in forms.plain)
+
+
 def _holds(numbers: Tensor, forms: Forms) -> bool:
     """Return whether some successive ones of the numbers (m,), float64, are a copy of a subject.
 
@@ -649,9 +667,12 @@ def _holds(numbers: Tensor, forms: Forms) -> bool:
     for d, unit in forms.unit.items():
         if len(numbers) < d:
             continue
-        windows = _unit(numbers.unfold(0, d, 1)).float()
-        if bool(((windows @ unit).abs() > COPY).any()):
-            return True
+        for windows in numbers.unfold(0, d, 1).split(AT_ONCE):
+            # NaN, where the sum of a window overflows, would hide the other windows
+            correlations = _unit(windows).float().nan_to_num_(0.0, 0.0, 0.0) @ unit
+            lowest, highest = torch.aminmax(correlations)
+            if max(-float(lowest), float(highest)) > COPY:
+                return True
     return False
 
 

@@ -53,6 +53,12 @@ def coding_conflict(codes, listed_controls=None, n=10):
         {"A": {"TC", "ASD"}, "B": {"TC", "patient"}},
         {"A": {"HC", "patients"}, "B": {"HC", "case"}},
         {"A": ZERO, "B": {2, 3}},
+        {"A": {"G0", "G1"}, "B": {"G1", "G2"}},
+        {"A": {"G0", "G1"}, "B": {"G0", "G2"}},
+        {"A": {"G0", "G1"}, "B": {"G2", "G3"}},
+        {"A": {"group 1", "group 2"}, "B": {"group 0", "group 1"}},
+        {"A": {"DX-0", "DX-1"}, "B": {"dx_1", "dx_2"}},
+        {"A": {"TC", "ASD"}, "B": {"control", "autism"}},
         {"A": ZERO, "B": ONE, "C": {0, 1, 3}},  # C does not show what 2 means
     ],
 )
@@ -77,6 +83,15 @@ def test_other_codes_are_a_conflict(codes):
         {"A": {"HC", "autism"}, "B": {"HC", "asperger"}},
         {"A": {"HC", "adhd-c"}, "B": {"HC", "adhd-i"}},
         {"A": {"HC", "ASD"}, "B": {"HC", "ADHD"}, "C": {"HC", "SZ"}},
+        {"A": {"G0", "G1"}, "B": {"G0", "G1"}},
+        {"A": {"G0", "G1"}, "B": {"G1"}},
+        {"A": {"G0", "G1", "G2"}, "B": {"G0", "G1"}, "C": {"G1", "G2"}},
+        {"A": {"HC", "G1"}, "B": {"HC", "G2"}},
+        {"A": {"ASD-1", "ASD-2"}, "B": {"ASD-2", "ASD-3"}},  # subtypes
+        {"A": {"HC", "ASD-1"}, "B": {"HC", "ASD-2"}},
+        {"A": {"F20", "F31"}, "B": {"F31", "F32"}},  # ICD-10
+        {"A": {"Ga", "Gb"}, "B": {"Gb", "Gc"}},
+        {"A": {"G0", "G1"}, "B": {"K1", "K2"}},
         {"A": {0, 1, 2}, "B": ZERO, "C": ONE, "D": {0, 3, 4}},
         {"A": {"HC", "SZ"}, "B": {"SZ", "BP"}, "C": {"HC", "BP"}},
         {"A": ZERO, "B": {2}},
@@ -92,6 +107,13 @@ def test_listed_numbers_need_the_controls_at_every_site():
     assert coding_conflict({"A": ZERO, "B": {0, 2}}, 0) == ""
     assert coding_conflict({"A": ZERO, "B": ONE}, 0)
     assert coding_conflict({"A": ZERO, "B": {0, 2}, "C": {1, 2}}, 0)
+
+
+def test_listed_numbers_behind_a_word_are_as_listed_numbers():
+    one, other = {"G0", "G1"}, {"G1", "G2"}
+    assert coding_conflict({"A": one, "B": {"G0", "G2"}}, "G0") == ""
+    assert coding_conflict({"A": one, "B": other}, "G0").startswith("error")
+    assert coding_conflict({"A": one, "B": {"G2", "G3"}}, "G0").startswith("warning")
 
 
 def test_listed_numbers_without_a_common_code_are_a_warning():
@@ -144,9 +166,9 @@ def test_usual_codes_and_stray_classes():
 
 
 def test_classes_that_are_never_at_one_site():
-    people = {"A": {"G0": 9, "G1": 9}, "B": {"G1": 9, "G2": 9}}
-    assert classes_apart(people) == [("G0", "G2")]
-    assert classes_apart({**people, "C": {"G0": 9, "G2": 9}}) == []
+    people = {"A": {"Ga": 9, "Gb": 9}, "B": {"Gb": 9, "Gc": 9}}
+    assert classes_apart(people) == [("Ga", "Gc")]
+    assert classes_apart({**people, "C": {"Ga": 9, "Gc": 9}}) == []
     assert classes_apart({"A": {"HC": 9, "SZ": 9}, "B": {"BP": 9}}) == []
 
 

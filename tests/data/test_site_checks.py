@@ -317,3 +317,23 @@ def test_scans_of_an_unknown_abide_site_resemble_the_others(shared_data, name):
         assert unlike_learned(learned, fc) == ""
         assert all(unlike_learned(learned, scan[None]) == "" for scan in fc[:10])
         assert "does not resemble" in unlike_learned(learned, fc[:, order][:, :, order])
+
+
+def test_sites_are_compared_once_for_all_steps_of_a_run(world, monkeypatch):
+    compared = []
+
+    def counted_faults(cohort):
+        compared.append(cohort)
+        return site_faults(cohort)
+
+    monkeypatch.setattr("fcforge.data.checks.site_faults", counted_faults)
+    wrong = flipped(world, world.site_names[0])  # a new cohort
+    require_valid(wrong)
+    (line,) = data_warnings(wrong)
+    assert "look swapped" in line
+    for seed in (0, 1):
+        make_sites(wrong, seed)
+    assert len(compared) == 1
+    # a cohort with other diagnoses is checked anew
+    assert data_warnings(flipped(wrong, world.site_names[0])) == []
+    assert len(compared) == 2

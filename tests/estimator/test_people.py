@@ -409,9 +409,18 @@ def test_two_words_for_one_group_are_refused(subjects, one, other) -> None:
         ForgeClassifier("ridge").fit(X, y, site=site)
 
 
-def test_words_like_numbers_are_a_warning(subjects) -> None:
+def test_numbers_behind_a_word_are_refused(subjects) -> None:
     X, y, site = at_two_sites(subjects, ("G0", "G1"), ("G1", "G2"))
-    message = "'G0' and 'G2' are at no site together"
+    message = r"y: sites code .*G0 and G1 \(.*G1 and G2 \(.*name them by words"
+    with pytest.raises(InputError, match=message):
+        ForgeClassifier("ridge").fit(X, y, site=site)
+    with pytest.warns(UserWarning, match="sites code the diagnosis differently"):
+        ForgeClassifier("ridge", allow_unlike_codes=True).fit(X, y, site=site)
+
+
+def test_words_that_are_never_at_one_site_are_a_warning(subjects) -> None:
+    X, y, site = at_two_sites(subjects, ("Ga", "Gb"), ("Gb", "Gc"))
+    message = "'Ga' and 'Gc' are at no site together"
     with pytest.warns(UserWarning, match=message) as caught:
         ForgeClassifier("ridge").fit(X, y, site=site)
     assert caught[0].filename == __file__

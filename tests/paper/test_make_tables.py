@@ -25,7 +25,7 @@ ASKED = [
 TEMPLATED = RESULT_PAGES.pages()
 SCORED = re.compile(r"Config `paper/experiments/(\w+)\.toml`; .*?commit (\w+)\.")
 # Written by other scripts and shown by pages under another name than the file's.
-NAMED_ELSEWHERE = {"estimators", "explanations", "public_start"}
+NAMED_ELSEWHERE = {"estimators", "explanations", "published_base_model"}
 
 
 @cache
@@ -111,6 +111,19 @@ def test_readme_is_not_stale():
     assert asked
     made = {each: make_tables.view_of(each) for each in asked}
     assert make_tables.filled(readme, made) == readme.read_text()
+
+
+def test_one_page_is_rendered_alone():
+    """The stored spreadsheets give the tables of sums, and a template its page."""
+    sums = ROOT / "docs" / "results" / "sums.md"
+    buffer = ROOT / "docs" / "results" / "buffer.md"
+    made = make_tables.make_some(1, ["sums", "buffer"])
+    assert made == {sums: sums.read_text(), buffer: buffer.read_text()}
+
+
+def test_an_unknown_page_is_named():
+    with pytest.raises(ValueError, match="no page is named bufer"):
+        make_tables.make_some(1, ["sums", "bufer"])
 
 
 def test_a_marker_is_filled_and_only_that(tmp_path, monkeypatch):

@@ -6,6 +6,8 @@ import paper_tables
 from paper_tables import Finished
 
 import fake_runs
+from fcforge.core.estimate import Estimate
+from fcforge.evaluation.comparison import Comparison
 
 
 def finished(**groups: tuple[float, str]) -> Finished:
@@ -30,10 +32,14 @@ def test_p_values_are_corrected_for_all_learners_of_a_table():
 
 
 def test_the_sign_of_a_bound_near_zero_can_be_read():
-    text = paper_tables.difference_text
+    def text(*gap):
+        return paper_tables.difference_text(Estimate(*gap))
+
     assert text(0.01, -0.00032, 0.0194) == "+0.010 [\N{MINUS SIGN}0.0003, +0.019]"
     assert text(0.01, 0.00001, 0.0194) == "+0.010 [+0.00001, +0.019]"
     assert text(0.0, 0.0, 0.0) == "0.000 [0.000, 0.000]"
+    compared = Comparison(0.01, -0.00032, 0.0194, p_value=0.5)
+    assert paper_tables.difference_text(compared) == text(0.01, -0.00032, 0.0194)
 
 
 def test_a_missing_learner_is_named():

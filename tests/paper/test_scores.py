@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from paper_tables import Finished
 from scores import (
-    LOOK_ALIKES,
+    DUPLICATE_SCANS,
     decode,
     decode_values,
+    duplicate_scans,
     encode,
     encode_values,
-    look_alikes,
     pack,
     places,
     read_table,
@@ -92,16 +92,16 @@ def test_places_are_those_of_the_sorted_ids(tmp_path, monkeypatch):
     assert places(there) == {"50002": 0, "50003": 1, "51000": 2}
 
 
-def test_look_alikes_are_those_of_the_published_files(shared_data):
-    for file, pairs in LOOK_ALIKES.items():
+def test_duplicate_scans_are_those_of_the_published_files(shared_data):
+    for file, pairs in DUPLICATE_SCANS.items():
         params = {"path": str(shared_data / file)}
         at = {place: who for who, place in places(Component("folder", params)).items()}
         found = load_dataset(Component("folder", params))
         ids = np.isin(
             found.subject_id, [at[k] for both in pairs.values() for k in both]
         )
-        twins = find_duplicates(found.fc[ids], found.subject_id[ids])
-        assert {t.second: {t.first, t.second} for t in twins} == {
+        pairs_found = find_duplicates(found.fc[ids], found.subject_id[ids])
+        assert {t.second: {t.first, t.second} for t in pairs_found} == {
             second: {at[a], at[b]} for second, (a, b) in pairs.items()
         }
 
@@ -299,9 +299,9 @@ def test_pairs_of_which_one_was_left_out_are_no_pairs():
     def told(**params):
         return {"dataset": {"params": {"path": "x/abide1_aal116_dparsf.npz"} | params}}
 
-    assert len(look_alikes(told())) == 3
-    assert len(look_alikes(told(leave_out=["50286"]))) == 2
-    assert look_alikes({"dataset": {"params": {"preset": "easy"}}}) == []
+    assert len(duplicate_scans(told())) == 3
+    assert len(duplicate_scans(told(leave_out=["50286"]))) == 2
+    assert duplicate_scans({"dataset": {"params": {"preset": "easy"}}}) == []
 
 
 def test_a_run_that_diverged_stays_diverged(made):

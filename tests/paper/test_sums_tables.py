@@ -1,5 +1,7 @@
 """Tables of sums say what the spreadsheets say."""
 
+import re
+
 import pytest
 from sums_tables import (
     PEOPLE,
@@ -35,6 +37,17 @@ def test_every_row_of_a_curve_has_its_numbers(file, public):
         assert found[name][1].startswith(f"{float(row['auroc']):.3f}")
     assert found["pooled ridge"][3] == "100 %"
     assert found["base model alone"][2:4] == ["", ""]
+
+
+@pytest.mark.parametrize("file", PEOPLE)
+def test_numbers_have_a_minus_sign_and_no_negative_zero(file):
+    texts = [curve("sums", f"{file} {public}") for public in (100, 200, 400)]
+    texts += [by_hospitals("sums", file), in_orders("four_hospitals", file)]
+    texts += [many("many_hospitals_worth", ""), fits("many_hospitals_worth", "")]
+    found = re.findall(r"[-+\u2212]\d[\d.]*", "\n".join(texts))
+    assert len(found) > 100
+    assert not [number for number in found if number.startswith("-")]
+    assert not [number for number in found if not re.search("[1-9]", number)]
 
 
 def test_no_attack_passes_the_ceiling_but_by_chance():

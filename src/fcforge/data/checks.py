@@ -64,12 +64,12 @@ def check_cohort(
     faults = [*cohort.faults, *_shape_faults(cohort, n_rois)]
     # Later checks index by row and column, so they need right shapes.
     if not any(f.severity == "error" and not f.subject for f in faults):
-        faults += [*_matrix_faults_of(cohort), *_subject_faults(cohort)]
-        faults += id_faults(cohort)
+        faults += [*cohort.once(_matrix_faults_of), *_subject_faults(cohort)]
+        faults += cohort.once(id_faults)
         if np.isfinite(cohort.fc).all():
-            faults += [*_duplicate_faults(cohort), *site_faults(cohort)]
+            faults += [*_duplicate_faults(cohort), *cohort.once(site_faults)]
             if not any(f.severity == "error" and f.subject for f in faults):
-                faults += _positive_faults(cohort)
+                faults += cohort.once(_positive_faults)
         faults += [*_size_faults(cohort, to_split), *_covariate_faults(cohort)]
     return sorted(faults, key=lambda f: f.severity != "error")
 
@@ -96,21 +96,27 @@ def require_valid(
         )
 
 
-def data_warnings(cohort: Cohort) -> list[str]:
+def data_warnings(cohort: Cohort, *, of_loading: bool = True) -> list[str]:
     """Return what every command that trains warns of as lines, equal ones once.
 
     These are the people that the loader left out, ROIs without signal, eigenvalues, ids that may be
     of one person, duplicate scans, sites that contradict the others, and names of sites that look
     alike. People with ROIs without signal are counted in one line. Duplicate scans that a cohort
     with ``allow_duplicates`` accepts are not among them.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    of_loading : bool
+        Whether the people that the loader left out are among them.
     """
-    faults = [*cohort.faults]
+    faults = [*cohort.faults] if of_loading else []
     if len(cohort) and np.isfinite(cohort.fc).all():
-        faults += [*_flat_roi_faults(cohort), *_positive_faults(cohort)]
-        faults += id_faults(cohort)
+        faults += [*_flat_roi_faults(cohort), *cohort.once(_positive_faults)]
+        faults += cohort.once(id_faults)
         if not cohort.allow_duplicates:
             faults += _duplicate_faults(cohort)
-        faults += site_faults(cohort)
+        faults += cohort.once(site_faults)
     faults += _size_faults(cohort, to_split=True)  # its warnings: names of sites
     return warning_lines(faults)
 

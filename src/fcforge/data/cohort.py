@@ -1,11 +1,11 @@
 """A dataset before splitting: one FC matrix per subject, with diagnosis and site."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from fcforge.data.duplicates import DuplicatePair, find_duplicates
 from fcforge.data.faults import Fault
 from fcforge.imaging.parsers import as_number
 
+T = TypeVar("T")
 MIN_ROIS = (
     10  # with fewer, scans of different people correlate like those of one person
 )
@@ -70,6 +71,9 @@ class Cohort:
     allow_unlike_sites: bool = False
     target: Target = field(default_factory=Target)
     weight: np.ndarray | None = None
+    _found: dict[Callable[..., Any], tuple[Any, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -175,6 +179,15 @@ class Cohort:
             digest.update(row.encode())
             digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
         return digest.hexdigest()
+
+    def once(self, find: Callable[["Cohort"], Iterable[T]]) -> tuple[T, ...]:
+        """Return all that `find(self)` yields, computed at the first call and then remembered.
+
+        Several steps of a run check its cohort, and comparing the sites of thousands of people takes seconds.
+        """
+        if find not in self._found:
+            self._found[find] = tuple(find(self))
+        return self._found[find]
 
     @cached_property
     def duplicates(self) -> list[DuplicatePair]:

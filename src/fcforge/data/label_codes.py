@@ -5,7 +5,8 @@ are compared: a site with one code may lack the other class. Sites that have all
 each of `MIN_PER_CLASS` people or more, show what the codes mean. Fewer may be mistyped: a code of a
 tenth of a site's people or less is not counted as one of the site's codes (`usual_codes`). Otherwise
 
-- different numbers are a conflict,
+- different numbers are a conflict, also as digits behind one word (G0 and G1, G1 and G2), unless the
+  word is a known one, whose digits are subtypes (ASD-1),
 - numbers at one site and words at another are a conflict,
 - words are a conflict if a word of each site names the same group: HC and TC, ASD and autism, ASD and
   patient. Words of subtypes, such as autism and asperger, and other words may differ.
@@ -16,8 +17,9 @@ latter is a warning. So is a conflict of sites that have fewer than `MIN_PER_CLA
 one that appears only if all codes of fewer people are left out beside two others.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -39,6 +41,8 @@ RENAME = (
     "ASD-2."
 )
 SHOWN_SITES = 3
+# A word and one digit, such as G0 or "group 1". ICD-10 codes have two digits (F20, F31), and are words.
+_NUMBERED = re.compile(r"(.*[^\W\d_])[\W_]*\d")
 STRAY = 0.1  # people of a stray code per person of each usual code
 PeopleOfCode = Mapping[str, Mapping[Any, int]]  # by site and code
 Pair = frozenset[Any]  # the two codes of a site
@@ -99,7 +103,7 @@ def _fault_of_pairs(
     faulty: set[Pair] = set()
     is_error = False
     for one, other in combinations(sites_of_pair, 2):
-        doubtful = listed and _all_numbers(one | other) and not one & other
+        doubtful = listed and are_numbers(one | other) and not one & other
         if not doubtful and not _in_conflict(one, other, controls):
             continue
         if _shown_together(one | other, people_of_code):
@@ -129,7 +133,8 @@ def _fault_of_pairs(
         message += f" {text}: mistyped?"
         break
     severity: Severity = "error" if is_error else "warning"
-    return Fault(severity, message, RECODE if any(map(is_number, codes)) else RENAME)
+    has_numbers = are_numbers(codes) or any(map(is_number, codes))
+    return Fault(severity, message, RECODE if has_numbers else RENAME)
 
 
 def usual_codes(people: Mapping[Any, int], stray: float = STRAY) -> frozenset[Any]:
@@ -169,6 +174,26 @@ def is_number(code: Any) -> bool:
     if isinstance(code, (bool, int, float)):
         return True
     return as_number(str(code)) is not None
+
+
+def are_numbers(codes: Iterable[Any]) -> bool:
+    """Return whether all codes are numbers, or one digit each behind the same word.
+
+    Digits behind a known word, such as ASD or patient, are subtypes.
+
+    Examples
+    --------
+    >>> are_numbers([0, "1"]), are_numbers(["G0", "G1"]), are_numbers(["group 1", "Group-2"])
+    (True, True, True)
+    >>> are_numbers(["G0", "HC"]), are_numbers(["ASD-1", "ASD-2"]), are_numbers(["F20", "F31"])
+    (False, False, False)
+    """
+    every = list(codes)
+    if all(map(is_number, every)):
+        return True
+    matches = [_NUMBERED.fullmatch(plain_word(str(code))) for code in every]
+    words = {match[1] if match else "" for match in matches}
+    return len(words) == 1 and not words & {"", *CONTROLS, *PATIENTS}
 
 
 def isolated_site(people_of_code: PeopleOfCode) -> str:
@@ -231,17 +256,11 @@ def _in_conflict(one: Pair, other: Pair, controls: Any) -> bool:
         Code of the controls, if the user listed the classes.
     """
     union = one | other
-    numbers = {code for code in union if is_number(code)}
-    if numbers == union:
+    if are_numbers(union):
         return controls is None or one & other != {controls}
-    if numbers:
+    if any(map(is_number, union)):
         return True
     return any(_same_group(a, b) for a in one - other for b in other - one)
-
-
-def _all_numbers(codes: frozenset[Any]) -> bool:
-    """Return whether all codes are numbers."""
-    return all(map(is_number, codes))
 
 
 def _same_group(word: Any, other: Any) -> bool:
@@ -251,7 +270,7 @@ def _same_group(word: Any, other: Any) -> bool:
     --------
     >>> _same_group("HC", "TC"), _same_group("ASD", "autism"), _same_group("SZ", "patient")
     (True, True, True)
-    >>> _same_group("autism", "asperger"), _same_group("ASD", "ADHD"), _same_group("G0", "G2")
+    >>> _same_group("autism", "asperger"), _same_group("ASD", "ADHD"), _same_group("SZ", "BP")
     (False, False, False)
     """
     a, b = plain_word(str(word)), plain_word(str(other))

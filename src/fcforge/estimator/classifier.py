@@ -20,7 +20,7 @@ from sklearn.base import ClassifierMixin
 from fcforge.core.target import Target
 from fcforge.data.checks import MIN_PER_CLASS
 from fcforge.data.cohort import Cohort
-from fcforge.data.label_codes import is_number
+from fcforge.data.label_codes import are_numbers
 from fcforge.data.site_checks import CHECK_LABELS, SWAPPED, contrast, labels_swapped
 from fcforge.estimator import people
 from fcforge.estimator.continual import LEARN_ANEW, ContinualEstimator
@@ -282,7 +282,7 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         known = self._people_of_class
         labels = self._labels.tolist()
         unknown = [name for name in self.sites_ if name not in known]
-        if unknown and not known and len(labels) > 2 and all(map(is_number, labels)):
+        if unknown and not known and len(labels) > 2 and are_numbers(labels):
             message = "It is not known which classes each earlier site has"
             hint = "Check that their codes mean the same at the new site."
             warnings.warn(f"{message}. {hint}", stacklevel=5)

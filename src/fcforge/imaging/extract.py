@@ -388,37 +388,24 @@ def _from_matrix(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 def _from_dense(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """Extract the signal of each parcel of a dense CIFTI series."""
-    signals = cifti.parcel_means(source.path, atlas, request.min_coverage)
-    refuse_blank_volumes(signals.good.T, request.drop)
+    parcels = cifti.parcel_means(source.path, atlas, request.min_coverage)
+    refuse_blank_volumes(parcels.good.T, request.drop)
     header_tr = cifti.seconds_per_volume(source.path)
     tr = agreed_tr(header_tr, source.sidecar_tr, request.tr)
-    steady = signals.good[request.drop :].T
+    steady = parcels.good[request.drop :].T
     rows = _evenly(len(steady), CARPET_VOXELS)
     quality = RunQuality(
-        tuple(atlas.roi_names[column] for column in signals.rois[rows]),
-        roi_groups(atlas, signals.rois[rows]),
-        tsnr=temporal_snr(steady, membership(signals.rois, atlas.n_rois)),
+        tuple(atlas.roi_names[column] for column in parcels.rois[rows]),
+        roi_groups(atlas, parcels.rois[rows]),
+        tsnr=temporal_snr(steady, membership(parcels.rois, atlas.n_rois)),
         dvars=percent_dvars(steady),
     )
     if quality.tsnr is None:  # the means are subtracted, to which DVARS relates, too
         quality = replace(quality, dvars=None)
-    raw = signals.series[request.drop :]
-    series, report, quality = _denoised(raw, source, request, tr, quality)
-    warnings = _denoising_warnings(source, request, signals.n_nan, raw, quality)
-    notes = {"NaNVoxels": signals.n_nan, "VoxelsInROIs": signals.n_inside}
-    report = {**notes, **report}
-    carpet = steady[rows]
-    return Run(
-        source,
-        series,
-        tr,
-        signals.coverage,
-        fd=None,
-        carpet=carpet,
-        report=report,
-        warnings=warnings,
-        quality=quality,
-    )
+    notes = {"NaNVoxels": parcels.n_nan, "VoxelsInROIs": parcels.n_inside}
+    carpet = parcels.good.T[rows]
+    signals = Signals(parcels.series, parcels.coverage, carpet, notes, quality)
+    return _denoised_run(source, request, tr, signals)
 
 
 def membership(rois: np.ndarray, n_rois: int) -> "csr_array":
@@ -494,24 +481,44 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     signals = roi_means(
         scan, atlas, source.mask, request.min_coverage, tissues, request.drop
     )
-    quality = signals.quality
+    return _denoised_run(source, request, tr, signals, _space_warnings(source, scan))
+
+
+def _denoised_run(
+    source: Source,
+    request: FCRequest,
+    tr: float | None,
+    signals: "Signals",
+    warnings: tuple[str, ...] = (),
+) -> Run:
+    """Return a run without its first ``request.drop`` volumes, denoised unless another tool has done so.
+
+    Parameters
+    ----------
+    source : Source
+    request : FCRequest
+    tr : float or None
+        Repetition time in seconds.
+    signals : Signals
+        Of all volumes.
+    warnings : tuple of str
+        Remarks on the file.
+    """
     raw = signals.series[request.drop :]
-    series, report, quality = _denoised(raw, source, request, tr, quality)
-    warnings = (
-        *_space_warnings(source, scan),
-        *_denoising_warnings(source, request, signals.notes["NaNVoxels"], raw, quality),
-    )
-    carpet = signals.carpet[:, request.drop :]
-    report = {**signals.notes, **report}
+    series, report, quality = _denoised(raw, source, request, tr, signals.quality)
+    n_nan = signals.notes["NaNVoxels"]
     return Run(
         source,
         series,
         tr,
         signals.coverage,
         fd=None,
-        carpet=carpet,
-        report=report,
-        warnings=warnings,
+        carpet=signals.carpet[:, request.drop :],
+        report={**signals.notes, **report},
+        warnings=(
+            *warnings,
+            *_denoising_warnings(source, request, n_nan, raw, quality),
+        ),
         quality=quality,
     )
 

@@ -25,6 +25,9 @@ def stacked(params: Sequence[Params]) -> Params:
 def to_named(tree: Any, prefix: str = "") -> dict[str, Tensor]:
     """Return the tensors of nested NamedTuples and dictionaries by the path of their fields.
 
+    Files of fitted generators have these names. Files of methods' states have others, with a slash before
+    the key of a dictionary: `fcforge.replay.state.named`.
+
     Examples
     --------
     >>> from typing import NamedTuple

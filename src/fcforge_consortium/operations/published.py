@@ -3,7 +3,7 @@
 ``FCFORGE_CACHE`` names the cache folder; by default it is ``~/.cache/fcforge``. The people of a
 published base model are fixed: their scans, rounded to 16 bits, must have the published SHA-256.
 Its arrays are rounded to 12 bits and came out the same bit by bit on four kinds of processors
-(paper/results/public_start.json). Where they differ on another machine, the user is warned.
+(paper/results/published_base_model.json). Where they differ on another machine, the user is warned.
 """
 
 import os

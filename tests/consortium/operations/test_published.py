@@ -248,7 +248,7 @@ def test_the_published_people_are_those_of_the_file(shared_data):
 
 
 def test_the_published_arrays_were_the_same_on_all_processors():
-    file = Path(__file__).parents[3] / "paper" / "results" / "public_start.json"
+    file = Path(__file__).parents[3] / "paper" / "results" / "published_base_model.json"
     found = json.loads(file.read_text())
     arrays = {row["arrays"] for row in found["processors"]}
     assert arrays == {BASE_MODELS["abide-aal"].arrays}
