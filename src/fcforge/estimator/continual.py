@@ -156,8 +156,8 @@ class ContinualEstimator(Fitted, ABC):
         except BaseException:
             if hasattr(self, "model_"):
                 for name in names:
-                    vars(self).pop(name, None)
-                vars(self).update(before)
+                    self.__dict__.pop(name, None)
+                self.__dict__.update(before)
             raise
 
     def _learn_all(
