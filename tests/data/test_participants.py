@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from small_cohorts import write_folder
+from small_cohorts import small, write_folder, write_npz
 
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.data.checks import check_cohort
 from fcforge.data.folder import load_folder
 from fcforge.data.participants import (
+    as_covariates,
     class_names,
     columns_of,
     groups_of,
@@ -207,3 +208,35 @@ def test_of_groups_that_may_be_absent_one_is_there():
 def test_a_diagnosis_is_in_one_group_only(how):
     with pytest.raises(DataError, match="'adhd' is named in 2 groups"):
         groups_of(THREE, **how)
+
+
+@pytest.mark.parametrize("gap", [-999, -9999, -999.0])
+def test_numbers_that_stand_for_missing_values_are_missing(gap, tmp_path):
+    """However they are written, in the table of the people and in a further file."""
+    cohort = small()
+    age = np.arange(10.0, 10.0 + len(cohort))
+    age[3] = gap
+    path = write_npz(tmp_path / "d.npz", cohort, age=age)
+    wanted = np.where(age < 0, np.nan, age)
+    np.testing.assert_array_equal(load_folder(path).covariates["age"], wanted)
+    iq = np.full(len(cohort), 100)
+    iq[3] = gap
+    more = tmp_path / "more.npz"
+    np.savez(more, subject_id=cohort.subject_id, iq=iq)
+    found = load_folder(path, covariates=more).covariates["iq"]
+    np.testing.assert_array_equal(found, np.where(iq < 0, np.nan, 100.0))
+    rows = as_covariates([{"iq": f"{gap:.2f}"}, {"iq": "90"}])
+    np.testing.assert_array_equal(rows["iq"], [np.nan, 90.0])
+
+
+@pytest.mark.parametrize("word", ["NA", "NaN", "None", "n/a"])
+def test_a_word_for_a_missing_site_names_no_site(word, tmp_path):
+    """R and pandas write these words for missing cells; together they would be a hospital."""
+    cohort = small()
+    site = cohort.site.astype(object)
+    site[:3] = word
+    found = load_folder(write_npz(tmp_path / "d.npz", cohort, site=site.astype(str)))
+    assert word not in found.site_names
+    faults = [fault for fault in check_cohort(found) if "no site" in fault.what]
+    assert len(faults) == 3
+    assert all(fault.severity == "error" for fault in faults)

@@ -154,6 +154,7 @@ TO_THE_LAST_DIGIT = {
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:columns of X .* beyond:UserWarning")
 @parametrize_with_checks(
     [
         ForgeClassifier(features="any"),

@@ -1,10 +1,13 @@
 """Every form of X: matrices, vectorised edges, time series; and what is refused."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from fcforge.data.matrices import looks_transposed
 from fcforge.estimator import ForgeClassifier, InputError
@@ -237,3 +240,39 @@ def test_threads_are_a_whole_number(subjects) -> None:
     fc, y, _ = subjects
     with pytest.raises(InputError, match="n_jobs='two' is not a whole number"):
         ForgeClassifier("ridge", n_jobs="two").fit(fc, y)
+
+
+def test_columns_that_would_be_cut_are_a_warning() -> None:
+    """An IQ of 100 and one of 120 are the same number to the model."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = rng.standard_normal((60, 3))
+    X[:, 1] = 100 + 15 * X[:, 1] + 20 * y
+    ridge = ForgeClassifier(features="any")
+    with pytest.warns(
+        UserWarning, match=r"columns of X \(1\) .* beyond 24\.8 .*Standard"
+    ):
+        ridge.fit(X, y)
+    with pytest.warns(UserWarning, match=r"columns of X \(0, 2\)"):
+        ridge.predict(X[:, [1, 0, 1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaled = make_pipeline(StandardScaler(), ForgeClassifier(features="any"))
+        assert scaled.fit(X, y).score(X, y) > 0.6
+
+
+def test_a_fit_that_fails_leaves_the_columns_of_the_fitted_model() -> None:
+    """Else the model would take the columns in their new order, and answer."""
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = pd.DataFrame(rng.standard_normal((40, 3)) + y[:, None], columns=["a", "b", "c"])
+    ridge = ForgeClassifier(features="any").fit(X, y)
+    before = ridge.predict_proba(X)
+    for other in (X[["c", "b", "a"]], X[["a", "b"]], X.to_numpy()):
+        with pytest.raises(InputError, match="site has shape"):
+            ridge.fit(other, y, site=["one"])
+        assert ridge.feature_names_in_.tolist() == ["a", "b", "c"]
+        assert ridge.n_features_in_ == 3
+    assert np.array_equal(ridge.predict_proba(X), before)
+    with pytest.raises(ValueError, match="feature names"):
+        ridge.predict(X[["c", "b", "a"]])

@@ -13,6 +13,7 @@ from fcforge.estimator.inputs import InputError
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:columns of X .* beyond:UserWarning")
 @parametrize_with_checks([ForgeRegressor(features="any")])
 def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)

@@ -12,15 +12,17 @@ from sklearn.linear_model import RidgeClassifier
 
 import small_world
 from fcforge.core.component import Component
-from fcforge.core.errors import ConfigError
+from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.leaks import Leaks
 from fcforge.core.spec import LearnerSpec, Training
+from fcforge.data.cohort import write_people
 from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
 from fcforge.evaluation import tuning
 from fcforge.experiments.config import Experiment, parse_experiment
 from fcforge.experiments.execute import Place
 from fcforge.experiments.pipelines import read_pipeline
+from fcforge.experiments.public_subjects import load_public
 from fcforge.methods import METHODS, make_method
 from fcforge.models import MODELS
 
@@ -73,6 +75,49 @@ def test_no_other_seeds_test_subject_is_handed_over_either(tmp_path):
         tuning.prepare_tuning(
             replace(whole, folds=3, seeds=(0, 1, 2)), tmp_path, repeats=2
         )
+
+
+def test_nobody_of_a_tested_site_is_public_while_tuning(tmp_path):
+    """Two orders of two sites leave tested sites over, which "others" must not mean."""
+    params = {**DATA.params, "n_sites": 7, "scale": 0.3}
+    names = load_dataset(replace(DATA, params=params)).site_names
+    data = {**params, "name": "simulated", "sites": list(names[:5])}
+    learner = {"method": "replay_ridge", "model": "linear"}
+
+    def tuned(public: object):
+        table = {"base_model": {"sites": public}, "dataset": data}
+        config = {**table, "learner": [learner]}
+        whole = parse_experiment(config, tmp_path / "config.toml")
+        return tuning.prepare_tuning(whole, tmp_path, repeats=1)
+
+    prepared = tuned("others")
+    assert len(prepared.cohort.site_names) < 5
+    assert prepared.experiment.base_model is not None
+    public = load_public(prepared.experiment.base_model)
+    assert public.site_names == names[5:]
+    with pytest.raises(DataError, match="public subjects are among the tested"):
+        tuned(list(names[4:]))
+
+
+def test_tuning_removes_confounds_and_accepts_what_the_config_accepts(tmp_path):
+    cohort = load_dataset(DATA)
+    path = tmp_path / "people.npz"
+    age = 6.0 + np.arange(len(cohort)) % 50
+    write_people(path, replace(cohort, covariates={"age": age}), ("age", "mean_fd"))
+    config = {
+        "dataset": {"name": "folder", "path": str(path), "allow_duplicates": True},
+        "confounds": {"remove": ["age"]},
+        "learner": [{"method": "replay_ridge", "model": "linear"}],
+    }
+    whole = parse_experiment(config, tmp_path / "config.toml")
+    prepared = tuning.prepare_tuning(whole, tmp_path / "out", repeats=1)
+    inner = prepared.cohort
+    age_of = dict(zip(cohort.subject_id.tolist(), age.tolist(), strict=True))
+    assert inner.covariates["age"].tolist() == [
+        age_of[i] for i in inner.subject_id.tolist()
+    ]
+    assert inner.allow_duplicates
+    assert not inner.allow_unlike_sites
 
 
 def test_a_budget_draws_no_training_setting_that_the_config_states():

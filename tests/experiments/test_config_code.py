@@ -12,6 +12,7 @@ from fcforge.core.errors import ConfigError, StoreError
 from fcforge.core.spec import LearnerSpec
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import load_experiment
+from fcforge.experiments.config_code import code_files
 from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.experiments.run_keys import learner_identity
 from fcforge.methods import METHODS
@@ -59,8 +60,15 @@ def config(tmp_path, monkeypatch):
     path.write_text(CONFIG.format(name="Mine"))
     learner_identity.cache_clear()
     yield path
+    restart_python()
+
+
+def restart_python(*modules: str) -> None:
+    """Forget imported code, as a new process would not know it."""
     METHODS.pop("my_own_method:Mine", None)
-    sys.modules.pop("my_own_method", None)
+    for name in ("my_own_method", *modules):
+        sys.modules.pop(name, None)
+    learner_identity.cache_clear()
 
 
 def test_code_beside_the_config_is_refused_unless_it_is_allowed(config):
@@ -112,8 +120,44 @@ def test_another_source_is_another_learner(config):
     (learner,) = load_experiment(config).learners
     first = learner_identity(learner)
     (config.parent / "my_own_method.py").write_text(METHOD + "# changed\n")
-    learner_identity.cache_clear()
+    restart_python()
     assert learner_identity(learner) != first
+
+
+def test_code_that_changed_after_its_import_is_refused(config, tmp_path):
+    """Python still runs the old code, whose results would be stored as those of the new one."""
+    prepare(load_experiment(config))
+    prepare(load_experiment(config, ["training.epochs=2"]))
+    (config.parent / "my_own_method.py").write_text(METHOD + "# changed\n")
+    for changes in ([], ["training.epochs=3"]):
+        with pytest.raises(ConfigError, match="'my_own_method:Mine' has changed since"):
+            prepare(load_experiment(config, changes))
+    restart_python()
+    prepare(load_experiment(config))
+
+
+def test_the_file_that_defines_a_class_counts_wherever_it_is_named(config):
+    """``my_own_method`` may import the class, or a base of it, from another file."""
+    helper, names = config.parent / "my_helper.py", ("my_helper",)
+    named = config.parent / "my_own_method.py"
+    named.write_text("from my_helper import Mine\n")
+    found = []
+    try:
+        for more in ("", "# changed\n"):
+            helper.write_text(METHOD + more)
+            restart_python(*names)
+            (learner,) = load_experiment(config).learners
+            found.append(learner_identity(learner)["method"])
+        assert code_files(learner) == ["my_helper.py", "my_own_method.py"]
+        base = METHOD.replace("class Mine", "class Base")
+        named.write_text("from my_helper import Base\nclass Mine(Base):\n    pass\n")
+        for more in ("", "# changed\n"):
+            helper.write_text(base + more)
+            restart_python(*names)
+            found.append(learner_identity(learner)["method"])
+    finally:
+        restart_python(*names)
+    assert len({repr(identity) for identity in found}) == 4
 
 
 @pytest.mark.parametrize(
@@ -128,7 +172,7 @@ def test_changed_code_is_named_where_a_folder_is_refused(
 ):
     open_store(prepare(load_experiment(config)), tmp_path / "run")
     (config.parent / "my_own_method.py").write_text(METHOD + "# changed\n")
-    learner_identity.cache_clear()
+    restart_python()
     with pytest.raises(StoreError, match=re.escape(says)):
         open_store(prepare(load_experiment(config, changes)), tmp_path / "run")
 

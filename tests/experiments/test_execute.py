@@ -8,6 +8,8 @@ import pytest
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, FCForgeError
 from fcforge.core.spec import Training
+from fcforge.data.cohort import write_people
+from fcforge.data.datasets import load_dataset
 from fcforge.experiments import execute
 from fcforge.experiments.execute import (
     Place,
@@ -124,3 +126,21 @@ def test_a_cluster_trains_on_cpus():
     assert place_to_train("auto", 2, "tcp://a:1") == Place("cpu", 2, "tcp://a:1")
     with pytest.raises(ConfigError, match="cluster"):
         place_to_train("cuda", 2, "tcp://a:1")
+
+
+def test_a_worker_that_lives_on_loads_data_that_changed(tmp_path):
+    """Workers of a cluster serve many runs; the digest of a run says which data it means."""
+    path = tmp_path / "data.npz"
+    made = cohort()
+    dataset = Component("folder", {"path": str(path)})
+    trainers = []
+    for people in (made, replace(made, fc=(made.fc + np.eye(made.n_rois)) / 2)):
+        write_people(path, people)
+        sha256 = load_dataset(dataset).content_sha256()
+        spec = replace(
+            run_spec(learner_spec("finetune"), 2), dataset=dataset, data_sha256=sha256
+        )
+        trainers.append(execute._trainer(spec, str(tmp_path)))
+        assert trainers[-1].parts.cohort.content_sha256() == sha256
+        assert execute._trainer(spec, str(tmp_path)) is trainers[-1]
+    assert trainers[0] is not trainers[1]

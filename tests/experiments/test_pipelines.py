@@ -1,6 +1,10 @@
 """Estimators as rows: trained on what `keeps` allows, never near a test split, refused early."""
 
+import os
+import subprocess
+import sys
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +73,11 @@ def row(estimator, keeps="cumulative", **more):
 
 def spec_of(estimator, keeps="cumulative", **more):
     return run_spec(row(estimator, keeps, **more), 3, training=Training(epochs=1))
+
+
+def times(k):
+    """A function whose closure holds a number."""
+    return lambda x: x * k
 
 
 def run_one(spec, folder, people=None):
@@ -258,7 +267,72 @@ def test_settings_of_every_kind_tell_estimators_apart():
         len(keys(1.0, 2.0, [1], {"a": 1}, {"a": 2}, big, other, np.sum, np.mean)) == 9
     )
     assert len(keys(lambda x: x + 1, lambda x: x + 2)) == 2
+    assert len(keys(lambda x: np.tanh(x), lambda x: np.arctanh(x))) == 2
+    assert len(keys(*(lambda x, k=k: x * k for k in (2, 3)))) == 2  # defaults
+    assert len(keys(*(times(k) for k in (2, 3)))) == 2  # closures
+    assert len(keys(partial(np.clip, a_max=1), partial(np.clip, a_max=2))) == 2
     assert len(keys(big, big.copy())) == 1
+
+
+NOTEBOOK = """
+from sklearn.linear_model import LogisticRegression
+SCALE = {scale}
+def scaled(X):
+    return [[{body} for x in row] for row in X]
+class Own(LogisticRegression):
+    {attribute}
+    def fit(self, X, y):
+        return super().fit(scaled(X){inside}, y)
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inside": "[:]"},
+        {"scale": 2},
+        {"body": "SCALE + x"},
+        {"attribute": "power = 2"},
+    ],
+)
+def test_a_class_that_is_defined_anew_is_another_estimator(change):
+    """Its name and settings stay the same: what it does has to count."""
+
+    def key(**values):
+        usual = {
+            "inside": "",
+            "scale": 1,
+            "body": "SCALE * x",
+            "attribute": "power = 1",
+        }
+        notebook: dict = {"__name__": "__main__"}
+        exec(NOTEBOOK.format(**{**usual, **values}), notebook)
+        return row(notebook["Own"]()).method.params["sha256"]
+
+    assert key() == key()
+    assert key(**change) != key()
+
+
+def test_the_code_of_an_estimator_is_told_alike_in_every_process():
+    """Neither addresses nor the order of sets count, which differ between processes."""
+    program = (
+        "from sklearn.preprocessing import FunctionTransformer as F\n"
+        "from fcforge.experiments.pipelines import _described\n"
+        "f = F(lambda X: [(lambda v: v in {'a', 'b', 'c', 'd'})(x) for x in X])\n"
+        "print(_described(f))"
+    )
+    texts = set()
+    for seed in ("1", "2"):
+        answer = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        texts.add(answer.stdout)
+    assert len(texts) == 1
+    assert "lambda" in texts.pop()
 
 
 def test_a_worker_process_finds_the_function_and_the_rows_say_what_is_kept(tmp_path):

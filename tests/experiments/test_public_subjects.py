@@ -11,7 +11,7 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.spec import BaseModelSpec, LearnerSpec, Training
 from fcforge.data import splits as splits_module
-from fcforge.data.cohort import Cohort
+from fcforge.data.cohort import Cohort, write_people
 from fcforge.data.datasets import load_dataset
 from fcforge.data.folder import load_folder
 from fcforge.data.simulated import simulate
@@ -497,3 +497,24 @@ def test_replayed_public_subjects_and_a_pull_change_rows_with_a_base_model_alone
         ("ridge", "ridge"),
     ):
         np.testing.assert_array_equal(found["all"][title], found["rows"][same])
+
+
+def test_public_files_that_changed_are_loaded_again_or_refused(data, tmp_path):
+    """Public people are cached, by their path: once for an experiment, not for ever."""
+    cohort = load_folder(data[0])
+    path = tmp_path / "all.npz"
+    stored, digests = [], []
+    for scale in (1.0, 0.5, 0.25):
+        fc = (1 - scale) * np.eye(8) + scale * cohort.fc
+        write_people(path, replace(cohort, fc=fc.astype(np.float32)))
+        if scale > 0.25:  # the third is written after the plan was made
+            wanted = experiment((path, data[1]))
+            stored.append(prepare(wanted).experiment.base_model)
+            digests.append(stored[-1].sha256)
+    assert len({*digests}) == 2
+    fit_public(stored[1], ())  # those of the plan are in memory
+    module._load.cache_clear()  # a worker that starts now reads the file
+    with pytest.raises(DataError, match="other public subjects than this machine"):
+        fit_public(stored[1], ())
+    write_people(path, replace(cohort, fc=((np.eye(8) + cohort.fc) / 2).astype("f4")))
+    fit_public(stored[1], ())  # what it had loaded are others

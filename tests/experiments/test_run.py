@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from fcforge.core.component import Component
 from fcforge.core.errors import StoreError
-from fcforge.core.spec import LearnerSpec, Training
+from fcforge.core.spec import BaseModelSpec, LearnerSpec, Training
+from fcforge.data.cohort import write_people
 from fcforge.data.datasets import load_dataset
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
@@ -142,6 +145,44 @@ def test_a_folder_with_other_data_is_refused(tmp_path):
     with pytest.raises(StoreError, match=r"other data.*another --out"):
         open_store(prepare(small_experiment(1)), tmp_path)
     assert contents(tmp_path).keys() == stored.keys()
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_a_folder_with_other_values_of_confounds_is_refused(public, tmp_path):
+    """Head motion that was corrected leaves the keys of runs as they are."""
+    out = tmp_path / "run"
+    data, motion = tmp_path / "people.npz", tmp_path / "motion.npz"
+    simulated = {"n_sites": 5, "n_rois": 8, "scale": 0.1}
+    cohort = load_dataset(Component("simulated", simulated))
+    write_people(data, cohort)
+    where = {"path": str(data), "covariates": str(motion)}
+    folder = {**where, "sites": list(cohort.site_names[:2])}
+    others = {**where, "sites": list(cohort.site_names[2:])}
+
+    def prepared(factor: float, person: int):
+        fd = np.linspace(0.1, 0.5, len(cohort))
+        fd[person] *= factor
+        np.savez(motion, subject_id=cohort.subject_id, mean_fd=fd)
+        base = BaseModelSpec(Component("folder", others)) if public else None
+        return prepare(
+            replace(
+                small_experiment(0, "analytic"),
+                dataset=Component("folder", folder),
+                confounds=("mean_fd",),
+                base_model=base,
+            )
+        )
+
+    first, last = 0, len(cohort) - 1  # a tested person, a public person
+    before = prepared(1.0, first)
+    lanes(before, out)
+    assert len(before.confounds_sha256) == 1 + public
+    lanes(prepared(1.0, last), out)  # the same values
+    for person in (first, last) if public else (first,):
+        changed = prepared(2.0, person)
+        assert changed.plan.nodes.keys() == before.plan.nodes.keys()
+        with pytest.raises(StoreError, match=r"other values .*mean_fd.*another --out"):
+            open_store(changed, out)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,16 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isabstract
+from pathlib import Path
 from pkgutil import iter_modules
+from sysconfig import get_path
 from threading import RLock
 from typing import Any, TypeVar
 
 from fcforge.core.errors import ConfigError
 
 T = TypeVar("T")
+OURS = "fcforge"
 REMOVE = "Correct or uninstall the plug-in."
 
 
@@ -189,6 +192,42 @@ def source_file(name: str) -> str | None:
     """Return the source file of ``"module:object"``; None if the module is not imported."""
     module = sys.modules.get(name.partition(":")[0])
     return getattr(module, "__file__", None)
+
+
+def source_files(name: str) -> list[Path]:
+    """Return the source files of ``"module:object"`` that a user may edit; empty if it is not imported.
+
+    These are that of the module, and those of other modules that define the object or its bases.
+    """
+    first = source_file(name)
+    if first is None:
+        return []
+    module, _, attribute = name.partition(":")
+    member = getattr(sys.modules[module], attribute, None)
+    bases = member.__mro__ if isinstance(member, type) else (member,)
+    homes = [str(getattr(base, "__module__", "")) for base in bases]
+    package = module.partition(".")[0]
+    further = [
+        source_file(home) or ""
+        for home in homes
+        if is_of_user(home) or (home.partition(".")[0] == package != OURS)
+    ]
+    paths = [Path(file) for file in dict.fromkeys([first, *further])]
+    return [path for path in paths if path.is_file()]
+
+
+def is_of_user(module: str | None) -> bool:
+    """Return whether a module is a user's: a notebook, a script or a file that is not installed."""
+    if module in (
+        None,
+        "__main__",
+    ):  # of a notebook or script, or made without a module
+        return True
+    if module.partition(".")[0] in ("builtins", OURS, f"{OURS}_consortium"):
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None)
+    installed = [Path(get_path(kind)) for kind in ("stdlib", "purelib", "platlib")]
+    return file is None or not any(map(Path(file).is_relative_to, installed))
 
 
 def registered(

@@ -203,8 +203,21 @@ class Cohort:
         ]
 
 
-def write_people(path: Path, people: Cohort) -> Path:
-    """Write people as an .npz that the dataset ``folder`` reads, and return its path."""
+def write_people(path: Path, people: Cohort, covariates: Sequence[str] = ()) -> Path:
+    """Write people as an .npz that the dataset ``folder`` reads, and return its path.
+
+    Parameters
+    ----------
+    path : Path
+    people : Cohort
+    covariates : sequence of str
+        Names of the covariates to write; those that the people do not have are left out.
+    """
+    columns = {
+        name: people.covariates[name]
+        for name in covariates
+        if name in people.covariates
+    }
     with whole_file(path) as file:
         np.savez(
             file,
@@ -213,6 +226,7 @@ def write_people(path: Path, people: Cohort) -> Path:
             site=people.site,
             subject_id=people.subject_id,
             label=people.y,
+            **columns,
         )
     return path
 

@@ -12,6 +12,7 @@ Test subjects and diagnoses are never part of the fit.
 Letters of shapes: n subjects, R ROIs, p = R (R + 1) / 2 features, k columns of the design matrix.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -87,6 +88,20 @@ def require_covariates(
                 where=where,
                 do="Give the missing values, or leave these subjects out (dataset.leave_out).",
             )
+
+
+def values_sha256(people: Cohort, names: Sequence[str]) -> str:
+    """Return the SHA-256 of the named covariates of all people; the order of rows does not matter.
+
+    `Cohort.content_sha256` covers no covariates.
+    """
+    order = np.argsort(people.subject_id, kind="stable")
+    digest = hashlib.sha256()
+    for name in names:
+        values = as_numbers(name, people.covariates[name])[order]
+        digest.update(f"{name}\x1f{len(values)}\x1f".encode())
+        digest.update(np.ascontiguousarray(values, dtype="<f8").data)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

@@ -356,7 +356,8 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     for name, values in columns.items():
         is_number = values.shape == (len(ids),) and values.dtype.kind in "fiu"
         if is_number and name not in ARRAYS:
-            added[name] = np.where(places < 0, np.nan, values[places].astype(float))
+            known = participants.with_gaps(values[places])
+            added[name] = np.where(places < 0, np.nan, known)
     if not added:
         hint = "Covariates are columns of numbers."
         raise DataError("holds no covariate of these subjects.", do=hint)

@@ -64,6 +64,7 @@ CONTROLS = listed(
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
 # Cells that stand for a missing value.
+MISSING_NUMBERS = (-999.0, -9999.0)
 MISSING = ("", *listed("., n/a, #n/a, #nv, na, nan, null, -999, -9999, -9999.0"))
 NAME_THEM = (
     "Name both groups: --positive VALUE --negative VALUE (for a base model or in a config: "
@@ -373,9 +374,23 @@ def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
         ]
         is_numeric = None not in numbers
         covariates[name] = (
-            np.array(numbers, dtype=np.float64) if is_numeric else as_text(texts)
+            with_gaps(np.array(numbers, dtype=np.float64))
+            if is_numeric
+            else as_text(texts)
         )
     return covariates
+
+
+def with_gaps(values: np.ndarray) -> np.ndarray:
+    """Return numbers as float64, with NaN for those that stand for a missing value.
+
+    Examples
+    --------
+    >>> with_gaps(np.array([12, -9999]))
+    array([12., nan])
+    """
+    numbers = values.astype(np.float64)
+    return np.where(np.isin(numbers, MISSING_NUMBERS), np.nan, numbers)
 
 
 def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
@@ -582,7 +597,11 @@ def people_of(
         # `whole` undoes a spreadsheet's 50952.0.
         cells = {role: whole(row.get(column, "")) for role, column in columns.items()}
         subject, site = cells["id"], cells["site"]
-        empty = [role for role in needed if cells[role] in ("", "n/a")]
+        empty = [
+            role
+            for role in needed
+            if is_missing(cells[role]) or cells[role].casefold() == "none"
+        ]
         if empty:
             message = f"no {empty[0]} in row {number} of the table."
             faults.append(Fault("error", message, "Fill it in.", subject, site))

@@ -75,7 +75,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
         Further settings of each (`training` as in `fcforge.core.spec.Training`).
     features : {"fc", "any"}
         "any": columns are arbitrary numbers (selected edges, for example), for the models linear
-        and mlp. Generators of correlation matrices are refused then.
+        and mlp. Standardise them: numbers beyond 24.8 in size are cut, with a warning.
+        Generators of correlation matrices are refused then.
     edges : {"nilearn", "upper"}
         Order of vectorised edges: lower triangle row by row, as nilearn's ConnectivityMeasure
         (its diagonal is recognised), or upper triangle row by row, as ``np.triu_indices``.

@@ -5,7 +5,8 @@ Shapes: n subjects, R ROIs, T volumes of a time series, K classes.
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from numbers import Integral
 from pathlib import Path
@@ -113,7 +114,8 @@ class ContinualEstimator(Fitted, ABC):
         -------
         self
         """
-        return self._learn(X, y, site, covariates, sample_weight, first=True)
+        with self._columns_kept_on_failure():
+            return self._learn(X, y, site, covariates, sample_weight, first=True)
 
     @abstractmethod
     def _learn(
@@ -143,6 +145,20 @@ class ContinualEstimator(Fitted, ABC):
             raise InputError(f"{type(self).__name__} {message}")
         people_module.refuse_missing(y)
         return self._validate(X, y, reset=first)
+
+    @contextmanager
+    def _columns_kept_on_failure(self) -> Iterator[None]:
+        """Set the columns that `fit` read back if it fails: the fitted model knows the former ones."""
+        names = ("n_features_in_", "feature_names_in_")
+        before = {name: vars(self)[name] for name in names if name in vars(self)}
+        try:
+            yield
+        except BaseException:
+            if hasattr(self, "model_"):
+                for name in names:
+                    self.__dict__.pop(name, None)
+                self.__dict__.update(before)
+            raise
 
     def _learn_coded(
         self,

@@ -47,6 +47,9 @@ NOT_FC = (
 
 COLUMN_SCALE = 0.2  # Fisher z of a made-up edge per unit of a column
 LARGEST = 0.9999  # largest correlation; Fisher z is infinite at 1
+MOST = (
+    math.atanh(LARGEST) / COLUMN_SCALE
+)  # largest size of a column's number, about 24.8
 
 
 class InputError(DataError, ValueError):
@@ -273,6 +276,18 @@ def _warn_of_eigenvalues(fc: np.ndarray) -> None:
         warnings.warn(f"{rows}: {NOT_POSITIVE} {POSITIVE_HINT}", stacklevel=6)
 
 
+def _warn_of_large_columns(X: np.ndarray) -> None:
+    """Warn of columns of X (n, p) with numbers that are cut, because the model cannot tell them apart."""
+    columns = np.flatnonzero((np.abs(X) > MOST).any(axis=0))
+    if len(columns):
+        shown = abbreviated(columns.tolist())
+        warnings.warn(
+            f"columns of X ({shown}) have numbers beyond {MOST:.1f} in size, which are cut there. "
+            "Standardise the columns, for example by StandardScaler in a pipeline.",
+            stacklevel=6,
+        )
+
+
 class ReadsFC(BaseEstimator):
     """Base of estimators that read X by their parameters `features`, `kind` and `edges`."""
 
@@ -342,6 +357,7 @@ class ReadsFC(BaseEstimator):
             Layout of the edges, if it is known from `fit`.
         """
         if self.features == "any":
+            _warn_of_large_columns(X)
             return numbers_as_fc(X), None
         if X.ndim == 3:
             _warn_of_eigenvalues(X)

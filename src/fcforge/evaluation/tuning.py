@@ -46,6 +46,7 @@ from fcforge.experiments.config import Experiment
 from fcforge.experiments.execute import Place
 from fcforge.experiments.orders import list_orders
 from fcforge.experiments.pipelines import pipeline_of
+from fcforge.experiments.public_subjects import resolve_public
 from fcforge.experiments.run import Prepared, prepare, train
 from fcforge.experiments.work import Progress
 from fcforge.methods import METHODS
@@ -299,12 +300,21 @@ def prepare_tuning(
     assert isinstance(inner.orders, tuple)
     names = [s for s in cohort.site_names if any(s in order for order in inner.orders)]
     parts = training_parts(cohort, names, experiment)
-    path = write_people((folder / DATA).resolve(), parts)  # workers load it
-    data = Component("folder", {"path": str(path), "sites": names})
-    prepared = prepare(replace(inner, dataset=data))
-    for line in warning_lines(prepared.public_warnings):
-        warn(line)
-    return prepared
+    if experiment.base_model is not None:
+        # against all tested sites: of those that are not tuned on, nobody may be public either
+        public, doubts = resolve_public(experiment.base_model.dataset, cohort)
+        inner = replace(inner, base_model=public)
+        for line in warning_lines(doubts):
+            warn(line)
+    path = (folder / DATA).resolve()  # workers load it
+    write_people(path, parts, covariates=experiment.confounds)
+    accepted = {
+        name: True
+        for name in ("allow_duplicates", "allow_unlike_sites")
+        if getattr(cohort, name)
+    }
+    data = Component("folder", {"path": str(path), "sites": names, **accepted})
+    return prepare(replace(inner, dataset=data))
 
 
 def judge_trials(

@@ -5,12 +5,14 @@ starts on a config of somebody else (`check`, `tune`, `judge`, `analyse motion`,
 therefore import only installed modules, unless ``--allow-code`` is given.
 """
 
+import hashlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
-from fcforge.core.registry import Registry, source_file
+from fcforge.core.registry import Registry, source_files
 from fcforge.core.spec import LearnerSpec
 
 
@@ -71,6 +73,32 @@ def import_parts(learner: LearnerSpec) -> None:
         for kind, registry in registries().items():
             if kind in named:
                 registry.import_member(named[kind])
+        for name in named.values():
+            if ":" in name:
+                _require_unchanged(name)
+
+
+# the module and the digest of its files, by the name of an imported part
+_imported: dict[str, tuple[ModuleType, str]] = {}
+
+
+def _require_unchanged(name: str) -> None:
+    """Raise `ConfigError` if the source of ``"module:object"`` has changed since it was imported.
+
+    Python still runs the old code, and the results would be stored as those of the new one. Notebooks
+    and workers of a cluster live long enough for this.
+    """
+    module = sys.modules[name.partition(":")[0]]
+    files = source_files(name)
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    known, before = _imported.setdefault(name, (module, digest))
+    if known is not module:  # imported anew
+        _imported[name] = module, digest
+    elif before != digest:
+        raise ConfigError(
+            f"the code of '{name}' has changed since it was imported, and Python still has the old one.",
+            do="Start Python again (restart the kernel of a notebook, or the workers of a cluster).",
+        )
 
 
 def code_files(learner: LearnerSpec) -> list[str]:
@@ -80,9 +108,10 @@ def code_files(learner: LearnerSpec) -> list[str]:
     # the name of a scikit-learn estimator is a setting
     names += [str(learner.method.params.get("estimator", ""))]
     files = {
-        Path(source_file(name) or f"{name.partition(':')[0]}.py").name
+        path.name
         for name in names
         if ":" in name
+        for path in source_files(name) or [Path(f"{name.partition(':')[0]}.py")]
     }
     return sorted(files)
 

@@ -123,7 +123,7 @@ def pick_device(wanted: str) -> str:
 
 # -- in a worker process, of this machine or of another: one trainer per run folder -------------
 # Dask may run several threads in a process, but only one may use a trainer at a time.
-_trainers: "dict[tuple[Component, str], Trainer]" = {}
+_trainers: "dict[tuple[Component, str, str], Trainer]" = {}
 _lock = threading.Lock()
 
 
@@ -136,7 +136,8 @@ def _trainer(spec: RunSpec, root: str) -> "Trainer":
     # With one thread the order of sums, and so every number, is the same on any machine. It is set here,
     # because the setting holds for the calling thread, which Dask chooses.
     torch.set_num_threads(1)
-    key = (spec.dataset, root)
+    # a worker of a cluster lives on, and the files may have changed since an earlier run
+    key = (spec.dataset, spec.data_sha256, root)
     if key not in _trainers:
         if not Path(root).is_dir():
             raise StoreError(

@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import import_module, util
 from pathlib import Path
-from types import ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy as np
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, FCForgeError
 from fcforge.core.randomness import derive
+from fcforge.core.registry import is_of_user
 from fcforge.core.settings import Checked, checked
 from fcforge.core.spec import LearnerSpec
 from fcforge.core.subjects import FCBatch, Site
@@ -153,26 +155,116 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     return LearnerSpec(method, Component(PIPELINE), title=title, base_model=base_model)
 
 
-def _described(value: Any) -> str:
-    """Return a text of an estimator's class and settings, nested ones included.
+def _described(value: Any, within: frozenset[int] = frozenset()) -> str:
+    """Return a text of an estimator's class, code and settings, nested ones included.
 
     It is the same in every process, which `repr` is not for functions and arrays.
+
+    Parameters
+    ----------
+    value
+    within : frozenset of int
+        Identities of the functions and classes that are being described, which may refer to each other.
     """
+    nested = partial(_described, within=within)
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{k!r}: {_described(v)}' for k, v in sorted(value.items()))}}}"
+        return (
+            f"{{{', '.join(f'{k!r}: {nested(v)}' for k, v in sorted(value.items()))}}}"
+        )
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_described, value))}]"
+        return f"[{', '.join(map(nested, value))}]"
     if isinstance(value, np.ndarray):
         return (
             f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
         )
+    if isinstance(value, partial):
+        return f"partial{nested([value.func, value.args, value.keywords])}"
     if hasattr(value, "__qualname__"):  # a function or a class
-        code = getattr(value, "__code__", None)
-        does = (code.co_code, code.co_consts) if code else ""
-        return f"{value.__module__}.{value.__qualname__}{does}"
+        return f"{value.__module__}.{value.__qualname__}{_code_of(value, within)}"
     if hasattr(value, "get_params"):
-        return _described(type(value)) + _described(value.get_params(deep=False))
+        return nested(type(value)) + nested(value.get_params(deep=False))
     return repr(value)
+
+
+def _code_of(value: Any, within: frozenset[int]) -> str:
+    """Return what a function or class does, as text; "" for a class of an installed package.
+
+    A user may change a function or class and keep its name, in a notebook for example. Its code
+    counts, with the values, functions and classes of the user that it refers to.
+
+    Parameters
+    ----------
+    value : function or class
+    within : frozenset of int
+        As in `_described`.
+    """
+    if id(value) in within:
+        return ""
+    nested = partial(_described, within=within | {id(value)})
+    code = getattr(value, "__code__", None)
+    if isinstance(value, type):
+        parts = []
+        for cls in value.__mro__:
+            if is_of_user(cls.__module__):
+                parts += [
+                    f"{name}={nested(_function_of(member))}"
+                    for name, member in sorted(vars(cls).items())
+                    if _counts(_function_of(member)) and name not in NOT_CODE
+                ]
+        return f"({', '.join(parts)})" if parts else ""
+    if code is None:
+        return ""
+    names, does = _instructions(code)
+    held = [cell.cell_contents for cell in value.__closure__ or () if _is_set(cell)]
+    if is_of_user(value.__module__):
+        held += [
+            value.__globals__[name]
+            for name in sorted(names)
+            if _counts(value.__globals__.get(name))
+        ]
+    return f"{does}{nested([value.__defaults__, value.__kwdefaults__, *held])}"
+
+
+# attributes of a class that change without its code, or that every class has
+NOT_CODE = ("__module__", "__qualname__", "__doc__", "__firstlineno__")
+
+
+def _instructions(code: CodeType) -> tuple[set[str], str]:
+    """Return the names that compiled code uses, and a text of its instructions, nested functions included."""
+    names = set(code.co_names)
+    constants = []
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            inner, text = _instructions(constant)
+            names |= inner
+        elif isinstance(constant, frozenset):  # its order differs between processes
+            text = str(sorted(map(repr, constant)))
+        else:
+            text = repr(constant)
+        constants.append(text)
+    return names, repr((code.co_code, code.co_names, code.co_varnames, constants))
+
+
+def _function_of(member: Any) -> Any:
+    """Return the function of a class's method or property; any other attribute unchanged."""
+    for name in ("__func__", "fget", "func"):
+        member = getattr(member, name, member)
+    return member
+
+
+def _counts(value: Any) -> bool:
+    """Return whether a value that code refers to is described: plain ones, a user's functions and classes."""
+    if isinstance(value, (type, FunctionType)):
+        return is_of_user(value.__module__)
+    return isinstance(value, (bool, int, float, str, tuple, np.ndarray))
+
+
+def _is_set(cell: CellType) -> bool:
+    """Return whether a closure's variable has a value yet."""
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
 
 
 def _module(name: str, folder: str) -> ModuleType:

@@ -83,6 +83,7 @@ def resolve_public(
     DataError
         If a public subject is among the tested ones, or their scans contradict each other.
     """
+    _load.cache_clear()  # the files may have changed since an earlier experiment of this process
     params = dict(wanted.params)
     sites = params.pop("sites", OTHERS)
     if sites == OTHERS:
@@ -116,6 +117,21 @@ def _load(dataset: Component) -> Cohort:
 def load_public(spec: BaseModelSpec) -> Cohort:
     """Return the public subjects; of two duplicate scans only the first."""
     return _load(spec.dataset)
+
+
+def _planned_people(spec: BaseModelSpec) -> Cohort:
+    """Return the public subjects; `DataError` if they are others than those the run was planned with.
+
+    A worker of a cluster lives on, and may have loaded the files before they changed.
+    """
+    if spec.sha256 and load_public(spec).content_sha256() != spec.sha256:
+        _load.cache_clear()
+        if load_public(spec).content_sha256() != spec.sha256:
+            raise DataError(
+                f"a worker reads other public subjects than this machine from dataset '{spec.dataset.name}'.",
+                do="Put the data on a drive that all machines share.",
+            )
+    return load_public(spec)
 
 
 def require_strangers(public: Cohort, tested: Cohort) -> None:
@@ -205,7 +221,7 @@ def fit_public(spec: BaseModelSpec, remove: tuple[str, ...]) -> Public:
     remove : tuple of str
         Covariates whose effect is removed from every scan.
     """
-    people = load_public(spec)
+    people = _planned_people(spec)
     fc = people.fc
     confounds = fit_on_cohort(people, remove, SHRINK) if remove else None
     if confounds is not None:

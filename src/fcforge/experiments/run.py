@@ -15,7 +15,7 @@ from fcforge.core.names import with_visits
 from fcforge.core.options import LogFormat
 from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
-from fcforge.data.confounds import require_covariates
+from fcforge.data.confounds import require_covariates, values_sha256
 from fcforge.data.datasets import load_dataset
 from fcforge.data.faults import Fault
 from fcforge.experiments.collect import describe_sites, stored_plan
@@ -25,7 +25,7 @@ from fcforge.experiments.execute import Place, default_jobs, run_lanes, run_loca
 from fcforge.experiments.logs import written_logs
 from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import Plan, make_plan, stored_runs
-from fcforge.experiments.public_subjects import resolve_public
+from fcforge.experiments.public_subjects import load_public, resolve_public
 from fcforge.experiments.store import MADE_BY, Store
 from fcforge.experiments.traits import stored_traits
 from fcforge.experiments.visit_sizes import require_enough_at_visits
@@ -47,6 +47,9 @@ class Prepared:
         Digest of the data.
     public_warnings : tuple of Fault
         Warnings about the public people of a base model beside the tested ones.
+    confounds_sha256 : tuple of str
+        Digests of the covariates that are removed, of the tested and of the public people; empty if none
+        are removed.
     """
 
     experiment: Experiment
@@ -54,6 +57,7 @@ class Prepared:
     plan: Plan
     data_sha256: str
     public_warnings: tuple[Fault, ...] = ()
+    confounds_sha256: tuple[str, ...] = ()
 
 
 def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
@@ -95,10 +99,22 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
     if experiment.base_model is not None:
         public, warnings = resolve_public(experiment.base_model.dataset, cohort)
         experiment = replace(experiment, base_model=public)
+    confounds_sha256: tuple[str, ...] = ()
+    if experiment.confounds:
+        everybody = [cohort]
+        if experiment.base_model is not None:
+            people = load_public(experiment.base_model)
+            ids = people.subject_id.tolist()
+            where = "public people"
+            require_covariates(people.covariates, experiment.confounds, ids, where)
+            everybody.append(people)
+        confounds_sha256 = tuple(
+            values_sha256(people, experiment.confounds) for people in everybody
+        )
     sha = cohort.content_sha256()
     visits = with_visits(cohort.site_names, experiment.visits)
     plan = make_plan(experiment.specs(cohort.site_names, sha), visits)
-    return Prepared(experiment, cohort, plan, sha, warnings)
+    return Prepared(experiment, cohort, plan, sha, warnings, confounds_sha256)
 
 
 def open_store(prepared: Prepared, out: str | Path) -> Store:
@@ -145,6 +161,7 @@ def _experiment_json(prepared: Prepared) -> dict[str, Any]:
         "runs": stored_runs(prepared.plan),
         "sites": list(prepared.cohort.site_names),
         "data_sha256": prepared.data_sha256,
+        "confounds_sha256": list(prepared.confounds_sha256),
         "n_rois": prepared.cohort.n_rois,
         "target": asdict(prepared.cohort.target),
         "roi_names": list(prepared.cohort.roi_names),
@@ -176,6 +193,15 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
             reason = _reason_for_another(plan, prepared.plan, changed[0])
         hint = "Choose another --out, or delete the folder."
         raise StoreError(f"{message}: {reason}.", where=store.root, do=hint)
+    # Keys of runs hold the names of the confounds, not their values; older folders state no digest.
+    digests = data.get("confounds_sha256")
+    if digests and digests != list(prepared.confounds_sha256):
+        names = ", ".join(prepared.experiment.confounds)
+        raise StoreError(
+            f"this folder holds runs with other values of the covariates that are removed ({names}).",
+            where=store.root,
+            do="Choose another --out, or delete the folder.",
+        )
 
 
 def _reason_for_another(stored: Plan, new: Plan, title: str) -> str:

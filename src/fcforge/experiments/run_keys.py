@@ -8,14 +8,13 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from fcforge.base_model.model import BaseModelSettings
 from fcforge.core.component import Component
 from fcforge.core.identity import digest, identity, settings_identity
 from fcforge.core.names import look_up
-from fcforge.core.registry import source_file
+from fcforge.core.registry import source_files
 from fcforge.core.settings import field_types
 from fcforge.core.spec import BaseModelSpec, LearnerSpec, RunSpec
 from fcforge.experiments.config_code import import_parts, registries
@@ -111,16 +110,14 @@ def _part(
     part = {"name": name, **differing}
     if ":" in component.name:  # other code is another learner
         part["name"] = component.name
-        part["source_sha256"] = _source_digest(component.name)
+        digests = [
+            hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in source_files(component.name)
+        ]
+        part["source_sha256"] = digests[0] if digests else ""
+        if digests[1:]:  # the object, or a base of it, is defined in another file
+            part["further_sha256"] = digests[1:]
     return part
-
-
-def _source_digest(name: str) -> str:
-    """Return SHA-256 of the source file of ``"module:object"``; empty where there is none."""
-    path = source_file(name)
-    if path is None or not Path(path).is_file():
-        return ""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def keys_of_specs(stored: Mapping[str, RunSpec]) -> Callable[[RunSpec], str]:
