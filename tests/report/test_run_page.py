@@ -144,7 +144,9 @@ def test_leaks_are_red_and_clean_runs_are_not(html):
     text = Page(page).text
     assert 'class="banner" role="alert"' in page
     assert "leaky (select_on_test, generator_sees_test)." in text
-    assert "Highest accuracy along the way: honest" in text
+    assert "Highest accuracy along the way: honest, AAA" in text
+    known = Page(render([*clean, *leaky], keeps={"honest": "real subjects"})).text
+    assert "Highest accuracy along the way: honest (keeps real subjects), AAA" in known
     assert "WARNING: test data were allowed to leak in" in text
 
 

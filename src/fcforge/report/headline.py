@@ -23,8 +23,9 @@ def headline(numbers: RunNumbers) -> str:
             else "The only learner has a serious warning; read no result from this run."
         )
     best = sound[0]  # learners are sorted by falling AAA
+    keeps = f" (keeps {best.keeps})" if best.keeps else ""
     text = (
-        f"Highest {numbers.words.metric} along the way: {best.learner}, {numbers.words.average} "
+        f"Highest {numbers.words.metric} along the way: {best.learner}{keeps}, {numbers.words.average} "
         f"{interval_text(best.estimates['aaa'])}"
     )
     baseline = numbers.forests["baseline"]
