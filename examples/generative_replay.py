@@ -1,6 +1,7 @@
-"""Generative replay: a method of one's own that replays synthetic subjects, outside fcforge.
+"""Generative replay: a method of one's own with synthetic subjects, outside fcforge.
 
-Name ``method = "generative_replay:GenerativeReplay"`` and a generator in a config beside this file.
+Run it with ``method = "generative_replay:GenerativeReplay"`` and a generator in a config
+beside this file.
 """
 
 from dataclasses import dataclass

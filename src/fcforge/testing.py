@@ -200,9 +200,10 @@ def _warn_if_nothing_is_changed(method: type[Method]) -> None:
         name for _, name, _ in _own_members(method) if hasattr(base, name)
     } - DESCRIPTIONS
     if base is not method and not added | changed:
+        title = vars(base).get("title", base.__name__)
         warnings.warn(
             f"{method.__name__} overrides no hook of {base.__name__} and adds no setting: it learns as "
-            f"{base.title}.",
+            f"{title}.",
             stacklevel=3,
         )
 
