@@ -46,7 +46,7 @@ class GenerativeReplay(Method):
         return recall(lane.state, inputs, *slots)
 
     def loss(self, model, params, lane, batch, key):
-        """Return the mean of the losses on the site's subjects and on the synthetic ones."""
+        """Return the mean of the losses on real and on synthetic subjects."""
         if batch.replay is None:  # the first site
             return super().loss(model, params, lane, batch, key)
         now, past = both_batches(model, params, lane, batch, key)
