@@ -60,7 +60,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["auto_examples"],
     "filename_pattern": r"plot_",
-    "ignore_pattern": r"(agem|mas)\.py",  # shown whole in "Add a method"
+    "ignore_pattern": r"(agem|generative_replay|mas)\.py",  # shown whole in "Add a method"
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "generated/backreferences",  # where the landing page finds its thumbnails
     "download_all_examples": False,

@@ -304,6 +304,7 @@ def code_of(example: str) -> str:
 
 TABLES = {
     "agem": partial(code_of, "agem"),
+    "generative_replay": partial(code_of, "generative_replay"),
     "mas": partial(code_of, "mas"),
     "methods": methods,
     "models": models,

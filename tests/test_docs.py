@@ -483,6 +483,22 @@ def test_the_readme_examples_run_as_written(capsys):
     assert names["synthetic"].shape == (3, 40, 40)
 
 
+def test_generators_on_arrays_run_as_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    section = (DOCS / "generators.md").read_text().split("## ")[1]
+    names: dict = {}
+    for code in re.findall(r"```python\n(.*?)```", section, re.S):
+        exec(compile(code, "generators.md", "exec"), names)
+    assert names["latent"].shape == (len(names["fc"]), 32)
+    assert (tmp_path / "nyu.safetensors").is_file()
+    printed = capsys.readouterr().out
+    for what in ("edge means", "class difference"):
+        assert float(re.search(rf"{what} (\S+)", printed)[1]) > 0.9, what
+    assert "spectra" in printed
+    key = re.search(r'`diagnostics_\["(\w+)"\]`', (DOCS / "generators.md").read_text())
+    assert 0 < names["vae"].diagnostics_[key[1]] < 1
+
+
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
 def test_examples_compile_and_have_a_title(script):
     text = script.read_text()

@@ -1,5 +1,7 @@
 """`fcforge.run`: the table of `fcforge run`, from Python."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -10,6 +12,7 @@ from fcforge.core.errors import ConfigError, DataError
 from fcforge.data.arrays import naming_rows
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import split_cohort
+from fcforge.methods import METHODS, Method
 
 SPEC = {
     "dataset": {
@@ -256,11 +259,65 @@ def test_forge_given_as_text_replays_fcm_vae(people):
         (["finetune/gcn/corr_gauss/more"], "neither"),
         ([LogisticRegression()], "For an estimator of scikit-learn"),
         ([{"method": "finetune", "model": nn.Linear(2, 2)}], "model is an object"),
+        ([{"method": nn.Linear(2, 2)}], "method is an object"),
     ],
 )
 def test_learners_that_cannot_be_read_are_refused(people, learners, message):
     with pytest.raises(ConfigError, match=message):
         fcforge.run(people.fc, people.y, people.site, learners=learners)
+
+
+MINE = """from dataclasses import dataclass
+from fcforge.methods import Method
+
+@dataclass(frozen=True)
+class Mine(Method):
+    strength: float = 1.0
+    name = "mine"
+"""
+
+
+def test_an_object_of_a_method_is_the_name_of_its_class(people, tmp_path, monkeypatch):
+    (tmp_path / "method_in_a_file.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    from method_in_a_file import Mine
+
+    name = "method_in_a_file:Mine"
+    training = {"training": {"epochs": 1}}
+    named = {"method": {"name": name, "strength": 2.0}, "model": "linear"}
+    given = {"method": Mine(strength=2.0), "model": "linear"}
+    try:
+        runs = [
+            fcforge.run(
+                people.fc, people.y, people.site, learners=[learner], settings=training
+            ).runs
+            for learner in (named, given)
+        ]
+    finally:
+        METHODS.pop(name, None)
+    learners = [[run.spec.learner for run in of_one] for of_one in runs]
+    assert learners[0] == learners[1]
+    assert name in {spec.method.name for spec in learners[0]}
+
+
+def test_an_object_of_the_packages_methods_has_its_short_name():
+    from fcforge.methods.forge import PaperForge
+    from fcforge.python_api import _learner_table
+
+    method = {"name": "forge", "variant": "paper", "memory": 8}
+    assert _learner_table(PaperForge(memory=8)) == {
+        "method": method,
+        "generator": "fcm_vae",
+    }
+
+
+def test_an_object_of_a_class_in_no_file_is_refused(people):
+    @dataclass(frozen=True)
+    class Here(Method):
+        name = "here"
+
+    with pytest.raises(ConfigError, match="Here is in no file that can be imported"):
+        fcforge.run(people.fc, people.y, people.site, learners=[Here()])
 
 
 def test_objects_do_not_reach_worker_processes():

@@ -21,6 +21,7 @@ from fcforge.testing import World, check_method, subjects
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from agem import AGEM
+from generative_replay import GenerativeReplay
 from mas import MAS
 
 SETTINGS = {
@@ -74,6 +75,38 @@ def test_mas_reads_every_subject_and_pulls_to_the_anchor():
     pull = 2.0 * sum(float(v.sum()) for v in lane.state.weight.values())
     assert float(loss.terms["pull"]) == pytest.approx(pull)
     assert float(loss.total) == pytest.approx(sum(map(float, loss.terms.values())))
+
+
+@pytest.mark.parametrize("model", ["linear", "gcn"])
+def test_generative_replay_keeps_and_replays_the_generators_subjects(model):
+    from fcforge.methods.base import Batch, Learner, label_loss
+    from fcforge.models import MODELS
+
+    check_method(GenerativeReplay, {"n_synthetic": 12, "replay": 5}, model)
+    text = (Path(__file__).parents[1] / "examples" / "generative_replay.py").read_text()
+    assert len(text.split("class Gen")[1].splitlines()) <= 40
+    method = GenerativeReplay(n_synthetic=12, replay=5)
+    learner = Learner(method, MODELS[model](n_rois=8))
+    world = World(torch.float64)
+    lane = world.lane_after(learner, ("A", "B"))
+    rows = lane.state.rows
+    assert len(rows) == 24
+    assert not len(world.bank.real_rows(rows))
+    assert torch.equal(lane.state.y, world.bank.y[rows])
+    site = world.view("C", 2)
+    inputs = world.bank.inputs(learner.model)
+    key = torch.tensor(3, dtype=torch.int32)
+    replay = method.recall(lane, inputs, key)
+    assert len(replay.y) == 5
+    assert set(replay.rows.tolist()) <= set(rows.tolist())
+    if model == "linear":  # without dropout and batch norm the loss is the mean of two
+        batch = Batch(site.inputs(learner.model), site.y, replay)
+        loss = method.loss(learner.model, lane.params, lane, batch, key)
+        losses = [
+            label_loss(learner.model.apply(lane.params, {}, x).logits, y)
+            for x, y in ((batch.inputs, batch.y), (replay.inputs, replay.y))
+        ]
+        assert float(loss.total) == pytest.approx(float(sum(losses)) / 2, rel=1e-6)
 
 
 def test_agem_projects_only_against_the_memory():
@@ -689,3 +722,68 @@ def test_errors_of_python_and_of_vmap_name_the_rule():
         check_method(Branches)
     with pytest.raises(AssertionError, match="must take the arguments"):
         check_method(ForgetsAnArgument)
+
+
+def with_members(base=Method, **members):
+    """Return a method class with these members."""
+    members = {"name": "with-members", "__module__": __name__, **members}
+    return dataclass(frozen=True)(type("WithMembers", (base,), members))
+
+
+def plain(self, *arguments):
+    """A function that is never called."""
+
+
+@pytest.mark.parametrize(
+    ("members", "meant"),
+    [
+        ({"end_of_site": plain}, "end_site"),
+        ({"losss": plain}, "loss"),
+        ({"after_gradient": plain}, "after_grad"),
+        ({"n_synthetics": property(plain)}, "n_synthetic"),
+        ({"keep": "statistics"}, "keeps"),
+        ({"need_generator": True}, "needs_generator"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_right_one(members, meant):
+    with pytest.raises(AssertionError, match=rf"did you mean {meant}\?"):
+        check_method(with_members(**members))
+
+
+def test_the_name_of_a_method_of_the_package_is_taken():
+    with pytest.raises(AssertionError, match="'er' is that of a method of fcforge, ER"):
+        check_method(with_members(name="er", loss=Method.loss))
+
+
+def test_helpers_settings_and_own_constants_may_have_other_names(capsys):
+    members = {
+        "weights": (0.2, 0.3),  # near `weighs`, which is a bool
+        "_losses": plain,
+        "importance": plain,
+        "losses": 3,
+        "__annotations__": {"losses": int},  # a setting
+    }
+    check_method(with_members(**members))
+    assert capsys.readouterr().out.startswith("with-members passes: 9 rules in ")
+
+
+def test_a_class_that_changes_nothing_is_named_as_the_one_it_derives_from():
+    with pytest.warns(UserWarning, match="it learns as fine-tuning"):
+        check_method(with_members())
+    with pytest.warns(UserWarning, match="no hook of ER .* it learns as ER"):
+        check_method(with_members(METHODS["er"], keeps="real subjects", title="Mine"))
+
+
+@pytest.mark.parametrize("error", [TypeError, AttributeError, KeyError, ValueError])
+def test_an_error_inside_a_hook_is_shown_with_the_hooks_name(error):
+    def end_site(self, model, lane, site):
+        raise error("a mistake of mine")
+
+    with pytest.raises(error, match="a mistake of mine") as caught:
+        check_method(with_members(end_site=end_site))
+    assert "WithMembers.end_site" in caught.value.__notes__[0]
+
+
+def test_a_hook_that_returns_nothing_is_told_what_hooks_return():
+    with pytest.raises(AssertionError, match="return the types that Method declares"):
+        check_method(with_members(end_site=plain))

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-Learner = str | Mapping[str, Any]
+    from fcforge.methods import Method
+
 PARTS = ("method", "model", "generator")
 GENERATOR = "fcm_vae"  # of learners given as text that name none
 
@@ -103,7 +104,7 @@ def run(
     y: Any = None,
     site: Any = None,
     *,
-    learners: Sequence[Learner] = (),
+    learners: "Sequence[str | Mapping[str, Any] | Method]" = (),
     subject_id: Sequence[Any] | None = None,
     dataset: Mapping[str, Any] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -124,10 +125,12 @@ def run(
         ``dataset={"positive": ..., "negative": ...}``.
     site : array of shape (n,), optional
         Site of every subject, for arrays.
-    learners : sequence of str or mapping
+    learners : sequence of str, mapping or Method
         Learners beside those of the config: ``"method/model"`` or ``"method/model/generator"``,
         where methods that replay synthetic subjects take FCM-VAE if no generator is named; or a
-        mapping as in ``[[learner]]``, whose ``estimator`` may be an unfitted scikit-learn estimator.
+        mapping as in ``[[learner]]``, whose ``estimator`` may be an unfitted scikit-learn estimator
+        and whose ``method`` may be an object, ``AGEM(memory=128)``; or such an object alone. The class
+        of an object must be in a file, because a run stores the name ``"module:Class"``.
     subject_id : sequence, optional
         Id of every subject, for arrays.
     dataset : mapping, optional
@@ -230,16 +233,35 @@ def run(
         return Results(collect(store)[0], kept_by(store))
 
 
-def _learner_table(learner: Learner) -> Mapping[str, Any]:
-    """Return a learner, given as a mapping or as "method/model/generator", as a table of a config."""
-    from fcforge.methods import METHODS
+def _method_table(method: "Method") -> dict[str, Any]:
+    """Return an object of a method as the table of a config that names its class and settings."""
+    from fcforge.estimator.parameters import registered_name, settings_of
 
+    cls = type(method)
+    if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
+        raise ConfigError(
+            f"the class {cls.__name__} is in no file that can be imported, and a run stores its name.",
+            do=f"Save it in a file and import it from there: from my_methods import {cls.__name__}.",
+        )
+    return {"name": registered_name(cls), **settings_of(method)}
+
+
+def _learner_table(learner: "str | Mapping[str, Any] | Method") -> Mapping[str, Any]:
+    """Return a learner, given as a mapping, text or a method, as a table of a config."""
+    from fcforge.methods import METHODS, Method
+
+    if isinstance(learner, Method):
+        generator = {"generator": GENERATOR} if learner.needs_generator else {}
+        learner = {"method": learner, **generator}
     if isinstance(learner, Mapping):
+        if isinstance(learner.get("method"), Method):
+            learner = {**learner, "method": _method_table(learner["method"])}
         for part in PARTS:
             if not isinstance(learner.get(part, ""), str | Mapping):
                 raise ConfigError(
                     f"a learner's {part} is an object; a run stores names.",
-                    do='Write "module:Class", or train the object with ForgeClassifier.',
+                    do='Write "module:Class", or train the object with ForgeClassifier. Only an object '
+                    "of a Method can be given.",
                 )
         return learner
     parts = learner.split("/") if isinstance(learner, str) else []

@@ -7,14 +7,20 @@ Examples
 --------
 >>> from fcforge.methods.finetune import Finetune
 >>> from fcforge.testing import check_method
->>> check_method(Finetune)
+>>> check_method(Finetune)  # doctest: +ELLIPSIS
+finetune passes: 9 rules in ... s
 """
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from inspect import get_annotations
+from difflib import get_close_matches
+from inspect import get_annotations, unwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
+from traceback import walk_tb
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +38,7 @@ from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
 from fcforge.generators.cache import read_tensors, write_tensors
 from fcforge.graphs import edges, fisher_z, log_edges
+from fcforge.methods import METHODS
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.models import MODELS
 from fcforge.models.base import Model
@@ -52,6 +59,9 @@ AT_ONCE = (
     512  # windows compared at once: their correlations stay in the processor's cache
 )
 MOST = 0.9  # share of a subject's exact numbers that are a copy in any order
+NEAR = 0.81  # likeness (difflib) from which on an unknown name is a misspelt one
+PACKAGES = ("fcforge", "fcforge_consortium")
+DESCRIPTIONS = {"name", "title", "source", "former_name", "keeps", "State"}
 
 
 def check_method(
@@ -61,7 +71,8 @@ def check_method(
 ) -> None:
     """Run the contract tests of continual-learning methods on a class.
 
-    The class is taught three tiny sites with synthetic data; this takes up to half a minute.
+    The class is taught three tiny sites with synthetic data; this takes up to half a minute. A class
+    that passes is printed with the number of rules; no error means that it passed.
 
     Parameters
     ----------
@@ -76,10 +87,18 @@ def check_method(
     ------
     AssertionError
         If the method breaks the contract. The message names the rule.
+    Exception
+        Any error of a hook's own code. A note below its message names the hook.
+
+    Warns
+    -----
+    UserWarning
+        If the class changes nothing: it then learns as the class that it derives from.
 
     Notes
     -----
-    The rules: the class is a frozen dataclass with a name; scores are finite, of the right shape,
+    The rules: the class is a frozen dataclass with a name that no method of the package has, and with
+    no public name that is nearly one of `Method`'s (`end_of_site`); scores are finite, of the right shape,
     and independent of the subjects scored together; the same run gives the same numbers; the state
     has the declared type and shapes that do not depend on the order of sites; a lane that was stored
     and read again continues with the same numbers; a lane trained in a group equals the lane
@@ -104,17 +123,126 @@ def check_method(
         "with @dataclass(frozen=True)",
     )
     require("name" in vars(method), "the class must have a name of its own")
+    names_are_known(method)
     name = model or (method.models[0] if method.models else "linear")
     features: dict[str, Any] = {}
     if method.features and "features" in {each.name for each in fields(MODELS[name])}:
         features = {"features": method.features}
     network = MODELS[name](n_rois=N_ROIS, **features)
     learner = Learner(method(**dict(settings or {})), network)
+    begin = perf_counter()
     for rule in RULES:
         _apply(rule, learner)
+    _warn_if_nothing_is_changed(method)
+    print(f"{method.name} passes: {len(RULES)} rules in {perf_counter() - begin:.1f} s")
+
+
+def names_are_known(method: type[Method]) -> None:
+    """Check that no method of the package has the name, and that no hook is misspelt.
+
+    Hooks are called by name, so that a misspelt one would never be called. A function is compared with
+    those of `Method`, another value with its class attributes of the same type. Settings may have any
+    name.
+    """
+    known = METHODS.get(method.name)
+    require(
+        known is None or known is method or not _is_of_package(known),
+        f"the name '{method.name}' is that of a method of fcforge, {known and known.__name__}: "
+        "choose another",
+    )
+    ours = {
+        name for each in method.__mro__ if _is_of_package(each) for name in vars(each)
+    }
+    settings = {each.name for each in fields(method)}
+    for owner, name, value in _own_members(method):
+        if name in ours | settings or name.startswith("_"):
+            continue
+        near = get_close_matches(name, _alternatives(value), n=1, cutoff=NEAR)
+        require(
+            not near,
+            f"{owner.__name__}.{name} is never called or read by the engine: did you mean {near and near[0]}? "
+            f"Rename it, or call a helper _{name}",
+        )
+
+
+def _alternatives(value: Any) -> list[str]:
+    """Return the public names of `Method` that a member with this value may have been meant to have."""
+    public = [name for name in dir(Method) if not name.startswith("_")]
+    if _is_code(value):
+        return [name for name in public if _is_code(getattr(Method, name))]
+    return [name for name in public if type(getattr(Method, name)) is type(value)]
+
+
+def _is_code(value: Any) -> bool:
+    """Return whether a member of a class is a function or a property, not a class or another value."""
+    wrapped = isinstance(value, property | classmethod | staticmethod)
+    return wrapped or (callable(value) and not isinstance(value, type))
+
+
+def _is_of_package(cls: type) -> bool:
+    """Return whether a class is defined in fcforge or in Python itself."""
+    return cls is object or cls.__module__.partition(".")[0] in (*PACKAGES, "abc")
+
+
+def _own_members(method: type[Method]) -> Iterator[tuple[type, str, Any]]:
+    """Yield class, name and value of all that classes outside fcforge define."""
+    for cls in method.__mro__:
+        if not _is_of_package(cls):
+            for name, value in vars(cls).items():
+                if not (name.startswith("__") or name == "_abc_impl"):
+                    yield cls, name, value
+
+
+def _warn_if_nothing_is_changed(method: type[Method]) -> None:
+    """Warn if a class adds no setting and overrides no more than its description."""
+    base = next(each for each in method.__mro__ if _is_of_package(each))
+    added = {each.name for each in fields(method)} - {
+        each.name for each in fields(base)
+    }
+    changed = {
+        name for _, name, _ in _own_members(method) if hasattr(base, name)
+    } - DESCRIPTIONS
+    if base is not method and not added | changed:
+        title = vars(base).get("title", base.__name__)
+        warnings.warn(
+            f"{method.__name__} overrides no hook of {base.__name__} and adds no setting: it learns as "
+            f"{title}.",
+            stacklevel=3,
+        )
+
+
+def _own_code(method: type[Method]) -> dict[CodeType, str]:
+    """Return the hooks' names by the code of the functions that classes outside fcforge define."""
+    codes = {}
+    for owner, name, value in _own_members(method):
+        function = value.fget if isinstance(value, property) else value
+        code = (
+            getattr(unwrap(function), "__code__", None) if callable(function) else None
+        )
+        if code is not None:
+            codes[code] = f"{owner.__name__}.{name}"
+    return codes
+
+
+def _hook_of(error: BaseException, method: type[Method]) -> str:
+    """Return the class's own function that the engine called when the error arose; "" for none."""
+    codes = _own_code(method)
+    frames = (frame.f_code for frame, _ in walk_tb(error.__traceback__))
+    return next((codes[code] for code in frames if code in codes), "")
 
 
 def _apply(rule: Callable[[Learner], None], learner: Learner) -> None:
+    """Apply a rule; an error that arises in a function of the class gets a note that names it."""
+    try:
+        _apply_and_explain(rule, learner)
+    except Exception as error:
+        source = error.__cause__ or error
+        if hook := _hook_of(source, type(learner.method)):
+            error.add_note(f"The error arose in {hook}, in the rule {rule.__name__}.")
+        raise
+
+
+def _apply_and_explain(rule: Callable[[Learner], None], learner: Learner) -> None:
     """Apply a rule; name the broken one where fcforge, PyTorch or Python stops a hook before."""
     try:
         rule(learner)
@@ -132,7 +260,9 @@ def _apply(rule: Callable[[Learner], None], learner: Learner) -> None:
             "hooks that are lifted must not branch on values of tensors or turn them into numbers, since "
             f"torch.vmap trains all lanes at once: use torch.where (PyTorch: {error})."
         ) from error
-    except TypeError as error:
+    except (AttributeError, TypeError) as error:
+        if _hook_of(error, type(learner.method)):
+            raise  # a mistake inside the hook
         raise AssertionError(
             f"every hook must take the arguments and return the types that Method declares ({error})."
         ) from error

@@ -100,6 +100,23 @@ def test_lines_say_how_far_it_is(capsys, monkeypatch):
     assert lines == ["training: 3/5", "training: 5/5 ewc A>B"]
 
 
+def test_lines_say_how_long_it_will_take(capsys, monkeypatch):
+    """By the pieces since the first report: others may have been there before."""
+    now = iter([0.0, 10.0, 30.0, 60.0, 90.0])
+    monkeypatch.setattr(messages.time, "monotonic", lambda: next(now))
+    with progress_on_stderr("training", every=0.0) as report:
+        for done in (10, 11, 13, 14, 100):
+            report(done, 100, "A>B")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "training: 10/100 A>B",
+        "training: 11/100 A>B",
+        "training: 13/100 (about 14 min left) A>B",  # 10 s each, 87 to come
+        "training: 14/100 (about 22 min left) A>B",  # 15 s each, 86 to come
+        "training: 100/100 A>B",
+    ]
+
+
 def test_a_terminal_gets_a_line_that_is_no_markup(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with progress_on_stderr("training") as report:

@@ -348,6 +348,20 @@ def test_named_settings_reach_every_row_of_that_name_and_the_row_wins():
     )
 
 
+def test_the_reference_of_differences_is_a_row_and_changes_no_run():
+    named = config(evaluation={"reference": "finetune/gcn"})
+    experiment = parse(named)
+    assert experiment.reference == "finetune/gcn"
+    keys = [
+        [run_key(spec) for spec in each.specs(["A", "B"])]
+        for each in (experiment, parse(config()))
+    ]
+    assert keys[0] == keys[1]
+    message = parse_error(config(evaluation={"reference": "finetune/gnc"}))
+    assert "evaluation.reference" in message
+    assert "Did you mean 'finetune/gcn'?" in message
+
+
 def test_learners_picks_rows_by_title_in_the_order_of_the_list():
     picked = parse(config(learner=FORGE, learners=["Base", "whole"])).learners
     assert [row.title for row in picked] == ["whole", "Base"]

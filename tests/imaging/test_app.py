@@ -342,6 +342,8 @@ def test_trouble_is_one_line_each_and_the_others_finish(
     assert "1 listed subject without a scan or time series here: sub-09" in lines
     assert "2 of 9 subjects have FC" in (out / "group.html").read_text()
     assert "2 of 9 subjects have FC" in lines[-1]
+    assert lines[-1].endswith(f"; next: fcforge check {out}")
+    assert any(line.endswith(str(out / "group.html")) for line in lines)
     methods = (out / "methods.md").read_text()
     assert "10% such ROIs were excluded (1 subject)." in methods
     assert "No scan and no time series was found for 1 subject." in methods
@@ -552,6 +554,18 @@ def test_ids_without_leading_zeros_and_subjects_without_a_row(
     assert any("1 subject without a row" in s and "0050953" in s for s in lines)
     rows = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t", dtype=str)
     assert rows["site"].fillna("n/a").tolist() == ["NYU", "n/a"]
+
+
+def test_a_slip_in_an_id_of_the_table_is_asked_about(tmp_path: Path, lines):
+    rng = np.random.default_rng(0)
+    for name in ("sub-02", "sub-03"):
+        np.savetxt(tmp_path / f"{name}_ts.txt", rng.normal(size=(40, 6)))
+    table = "participant_id\tsite\nsub-02\tNYU\nsub-33\tNYU\n"
+    (tmp_path / "participants.tsv").write_text(table)
+    ask = {"atlas": "six", "report": False, "say": lines.append}
+    fc_command(source=tmp_path, out=tmp_path / "o", **ask)
+    (line,) = [line for line in lines if "without a row" in line]
+    assert "The table has 33, which has no files: did you mean 03?" in line
 
 
 def test_the_input_and_other_tools_folders_are_never_written_to(

@@ -11,6 +11,7 @@ from fcforge.imaging.people import (
     Failure,
     Outcome,
     find_table,
+    likely_typos,
     mixed_trs,
     participant_table,
     read_people,
@@ -49,6 +50,22 @@ def test_ids_of_the_files_are_found_without_leading_zeros():
     rows = {"50952": {"site": "NYU"}, "7": {"site": "UM"}}
     rows = under_ids_of(["0050952", "07", "007"], rows)
     assert set(rows) == {"0050952", "7"}  # 7 could be either
+
+
+@pytest.mark.parametrize(
+    ("subjects", "listed", "pairs"),
+    [
+        (["03"], ["33"], [("03", "33")]),
+        (["012"], ["021", "900"], [("012", "021")]),
+        (["NYU01"], ["NYU1"], [("NYU01", "NYU1")]),
+        (["03"], ["33", "04"], []),  # either could be meant
+        (["03"], ["45"], []),
+        (["0123"], ["3210"], []),
+        ([f"1{k}" for k in range(9)], [f"2{k}" for k in range(9)], []),
+    ],
+)
+def test_slips_of_the_keyboard(subjects, listed, pairs):
+    assert likely_typos(subjects, listed) == pairs
 
 
 def test_ids_lose_sub_and_keep_zeros(tmp_path):

@@ -1,6 +1,8 @@
 """Any torch module as a model: numbers, randomness, buffers, what is refused, and training."""
 
+import re
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -205,6 +207,7 @@ class ChangesInput(Net):
         (AcrossSubjects(), {}, "depend on the other subjects"),
         (Net(), {"n_outputs": 3}, r"not \(3, 3\)"),
         (Net(5), {}, "forward fails on FC of 8 ROIs"),
+        (Net(5), {}, "built for another number of ROIs than 8?"),
         (
             Net(),
             {"readout": "hiden"},
@@ -218,6 +221,49 @@ class ChangesInput(Net):
 def test_what_cannot_work_is_refused_by_name(module, settings, words) -> None:
     with pytest.raises(ConfigError, match=words):
         TorchModule(module, **{"n_rois": R, **settings})
+
+
+class OfData(nn.Module):
+    """A network with PyTorch Geometric's common form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        geometric = pytest.importorskip("torch_geometric.nn")
+        self.conv = geometric.GCNConv(R, 4)
+        self.pool = geometric.global_mean_pool
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, data):
+        h = self.conv(data.x, data.edge_index, data.edge_attr).relu()
+        return self.out(self.pool(h, data.batch))
+
+
+def wrapped_as_documented(net):
+    """Return a network in the wrapper that docs/methods.md shows."""
+    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
+    (code,) = [
+        c for c in re.findall(r"```python\n(.*?)```", page, re.S) if "Data(" in c
+    ]
+    names: dict = {}
+    exec(code, names)
+    return names["Wrapped"](net)
+
+
+@pytest.mark.parametrize("inputs", ["sparse", "fc"])
+def test_a_network_of_one_data_object_is_shown_the_wrapper(inputs) -> None:
+    with pytest.raises(
+        ConfigError, match=r"return self\.net\(Data\(x=x, edge_index"
+    ) as e:
+        TorchModule(OfData(), n_rois=R, inputs=inputs)
+    assert "another number of ROIs" not in str(e.value)
+    model = TorchModule(wrapped_as_documented(OfData()), n_rois=R, inputs="sparse")
+    assert model.readout_size == 2
+
+
+def test_a_network_with_arguments_that_fit_is_shown_no_wrapper() -> None:
+    with pytest.raises(ConfigError) as caught:
+        TorchModule(Net(5), n_rois=R)
+    assert "PyTorch Geometric" not in str(caught.value)
 
 
 def test_a_config_may_name_a_module(monkeypatch) -> None:

@@ -229,6 +229,27 @@ def test_qc_fc_that_cannot_be_computed_shows_no_picture(many, n, constant, text)
     assert "<svg" not in html
 
 
+def test_bins_of_distance_without_edges_are_said_and_not_drawn(many):
+    """Two edges have known correlations: a histogram, but no curve against the distance."""
+    table, known = measured(many, 30)
+    html = quality.group_page(many, [], METHODS, GroupQuality(table, known))
+    assert "Against the distance between the ROIs" in html
+    r = np.where(np.arange(6670) < 2, known.after.r, np.nan)
+    few = known._replace(after=known.after._replace(r=r), before=None)
+    html = quality.group_page(many, [], METHODS, GroupQuality(table, few))
+    assert "no 10 mm of distance have 10 edges" in html
+    assert "Against the distance" not in html
+    assert html.count("<svg") == 1
+
+
+def test_a_share_has_no_axis_beyond_one(many):
+    table, known = measured(many, 30)
+    group = GroupQuality(table.assign(coverage=1.0), known)
+    html = quality.group_page(many, [], METHODS, group)
+    assert "<span>0.98</span><span>1.00</span>" in html
+    assert "<span>1.02" not in html
+
+
 def test_hostile_sites_and_ids_are_text(many):
     many["site"] = [f"{EVIL}{k % 2}" for k in range(len(many))]
     many["note"] = f"=cmd {EVIL}"

@@ -31,6 +31,7 @@ from fcforge.report.run_numbers import (
 )
 from fcforge.report.run_page import page_of
 from fcforge.report.tables import interval_cell
+from fcforge.report.terminal import differences_text
 
 BASELINE = WORDS["two classes"].own
 
@@ -96,6 +97,28 @@ def test_table_of_the_page_is_that_of_the_numbers(experiment, html):
     assert means == sorted(means, reverse=True)
 
 
+def test_differences_from_the_learner_that_the_config_names(experiment):
+    """They are minus those that the named learner would show of the other one."""
+    titles = [run.spec.learner.title for run in experiment]
+    first, second = list(dict.fromkeys(titles))[:2]
+    forests = {}
+    for title in (first, second):
+        about = RunInfo(settings={"reference": title}, n_draws=100)
+        found = run_numbers(experiment, about)
+        forests[title] = found.forests["reference"]
+        assert set(forests[title]) == set(titles) - {title}
+        text = differences_text(found, title)
+        assert text.startswith(f"AAA minus that of {title}")
+        assert len(text.splitlines()) == len(set(titles))
+    there, back = forests[first][second], forests[second][first]
+    assert there.difference == pytest.approx(-back.difference) != 0
+    page = render(experiment, settings={"reference": first})
+    assert f"<h3>Against {first}</h3>" in page
+    plain = run_numbers(experiment, RunInfo(n_draws=20))
+    assert plain.forests["reference"] == {}
+    assert differences_text(plain, "") == ""
+
+
 def test_other_peoples_text_is_escaped():
     sites = (EVIL, "B<b>", "C\u202eC")
     runs = fake_learner(
@@ -121,7 +144,9 @@ def test_leaks_are_red_and_clean_runs_are_not(html):
     text = Page(page).text
     assert 'class="banner" role="alert"' in page
     assert "leaky (select_on_test, generator_sees_test)." in text
-    assert "Highest accuracy along the way: honest" in text
+    assert "Highest accuracy along the way: honest, AAA" in text
+    known = Page(render([*clean, *leaky], keeps={"honest": "real subjects"})).text
+    assert "Highest accuracy along the way: honest (keeps real subjects), AAA" in known
     assert "WARNING: test data were allowed to leak in" in text
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fcforge.evaluation.tables import Row
     from fcforge.experiments.execute import Place
     from fcforge.experiments.run import Prepared
+    from fcforge.report.run_numbers import RunInfo, RunNumbers
 
 BUDGET = (
     "Settings to try per learner (rate, weight decay, epochs, strength), the same number for all; "
@@ -58,7 +59,7 @@ def demo(
         prepared = _prepared(config, overrides)
     page = out / "report.html"
     _train(prepared, out, place_to_train("auto", 0, ""))
-    _print_rows(_write_report(out, page), as_json=False)
+    _print_rows(_write_report(out, page)[0].rows, as_json=False)
     _, info = read_folder(out)
     print()
     for sentence in info.sentences:
@@ -240,20 +241,26 @@ def report(
 
 def _report(folder: Path, page: Path, as_json: bool) -> None:
     """Write the HTML report of a run and print its results table."""
-    rows = _write_report(folder, page)
+    from fcforge.report.terminal import differences_text
+
+    numbers, info = _write_report(folder, page)
     say(f"report: {page}")
-    _print_rows(rows, as_json)
+    _print_rows(numbers.rows, as_json)
+    if not as_json and (
+        text := differences_text(numbers, str(info.settings.get("reference", "")))
+    ):
+        print(f"\n{text}")
 
 
-def _write_report(folder: Path, page: Path) -> "list[Row]":
-    """Write the HTML report of a run, print its warnings, and return the rows of its table."""
-    from fcforge.report.run_page import report_folder
+def _write_report(folder: Path, page: Path) -> "tuple[RunNumbers, RunInfo]":
+    """Write the HTML report of a run, print its warnings, and return its numbers."""
+    from fcforge.report.run_page import write_report
 
     with at_work("writing the report"):
-        rows, findings = report_folder(folder, page)
-    for finding in findings:
+        numbers, info = write_report(folder, page)
+    for finding in numbers.warnings:
         say(str(finding), style="red" if finding.level == "serious" else "yellow")
-    return rows
+    return numbers, info
 
 
 def _print_rows(rows: "Sequence[Row]", as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fcforge.core.formatting import printable
+from fcforge.core.formatting import duration, printable
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Report = Callable[[int, int, str], None]
 EVERY = 10.0  # seconds between lines
+SETTLED = 20.0  # seconds after which the remaining time is estimated
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -41,8 +42,9 @@ def progress_on_stderr(work: str, every: float = EVERY) -> Iterator[Report]:
     """Yield a function that shows the progress of `work`, for example "training".
 
     The function takes the number of finished pieces, the number of all pieces and the name of the
-    last one. The remaining time is not shown: pieces differ in length, so an estimate would jump.
-    Where stderr is no terminal, it prints a line every `every` seconds.
+    last one. From `SETTLED` seconds on it shows the remaining time, by the mean time of the pieces so far.
+    Pieces differ in length, so this is a rough estimate. Where stderr is no terminal, it prints a line
+    every `every` seconds.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -52,11 +54,16 @@ def progress_on_stderr(work: str, every: float = EVERY) -> Iterator[Report]:
     task = bar.add_task("")
     last_printed = -math.inf
     on_terminal = sys.stderr.isatty()
+    first: tuple[float, int] | None = (
+        None  # time and number of pieces at the first report
+    )
 
     def report(done: int, total: int, last: str) -> None:
-        nonlocal last_printed
-        line = f"{work}: {done}/{total} {last}".rstrip()
+        nonlocal last_printed, first
         now = time.monotonic()
+        first = first or (now, done)
+        left = _time_left(now - first[0], done - first[1], total - done)
+        line = f"{work}: {done}/{total} {left}{last}".rstrip()
         if on_terminal:
             bar.update(task, completed=done, total=total, description=printable(line))
             bar.start()  # not before the first report: until then a question may be on the terminal
@@ -69,3 +76,20 @@ def progress_on_stderr(work: str, every: float = EVERY) -> Iterator[Report]:
     finally:
         if on_terminal:
             bar.stop()
+
+
+def _time_left(elapsed: float, done: int, left: int) -> str:
+    """Return the remaining time in brackets, by the mean time of a piece; "" while it is not known.
+
+    Parameters
+    ----------
+    elapsed : float
+        Seconds since the first report.
+    done, left : int
+        Number of pieces finished since then, and of those that remain.
+    """
+    if elapsed < SETTLED or not done or not left:
+        return ""
+    seconds = elapsed / done * left
+    unit = 10 if seconds < 120 else 60
+    return f"(about {duration(max(unit, round(seconds / unit) * unit))} left) "

@@ -154,7 +154,7 @@ class LearnerParameters(ReadsFC):
         given = dict(held) if isinstance(held, Mapping) else {}
         cls: Any = Training  # the one part that has no registry
         if part == "method" and isinstance(self.method, Method):
-            given = {**_settings_of(self.method), **given}
+            given = {**settings_of(self.method), **given}
         if part == "model" and self._own_module is not None:
             given = {**self._own_module, **given}
             cls, hidden = TorchModule, (*hidden, "module")
@@ -200,7 +200,7 @@ class LearnerParameters(ReadsFC):
         if self.method is None:
             return self._usual_method()
         if isinstance(self.method, Method):
-            return _registered_name(type(self.method))
+            return registered_name(type(self.method))
         is_ridge = isinstance(self.method, str) and self.method == RIDGE
         return CLOSED_FORM if is_ridge else self.method
 
@@ -256,7 +256,7 @@ class LearnerParameters(ReadsFC):
         if self._own_module is not None:
             defaults = self._own_module
         params = {**defaults, **(self.model_params or {})}
-        own = _settings_of(self.method) if isinstance(self.method, Method) else {}
+        own = settings_of(self.method) if isinstance(self.method, Method) else {}
         spec = LearnerSpec(
             Component(method, {**own, **(self.method_params or {})}),
             Component(model, params),
@@ -361,7 +361,7 @@ def _known(registry: Mapping[str, Any], name: Any) -> Any:
     return registry[name] if isinstance(name, str) and name in registry else None
 
 
-def _registered_name(cls: type[Method]) -> str:
+def registered_name(cls: type[Method]) -> str:
     """Return the name under which the class of a method is registered; register it if it is not."""
     for name, known in METHODS.items():
         if cls is known or _variant_of(cls, known) is not None:
@@ -377,7 +377,7 @@ def _variant_of(cls: type, root: Any) -> str | None:
     return next((word for word, known in variants.items() if known is cls), None)
 
 
-def _settings_of(part: Any) -> dict[str, Any]:
+def settings_of(part: Any) -> dict[str, Any]:
     """Return the settings of an object that differ from the defaults, as a config would state them.
 
     Parameters
@@ -393,5 +393,5 @@ def _settings_of(part: Any) -> dict[str, Any]:
         value = getattr(part, field.name)
         if not field.init or (field.name in defaults and defaults[field.name] == value):
             continue
-        settings[field.name] = _settings_of(value) if is_dataclass(value) else value
+        settings[field.name] = settings_of(value) if is_dataclass(value) else value
     return settings

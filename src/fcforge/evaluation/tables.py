@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 from fcforge.evaluation.columns import columns_of
 from fcforge.evaluation.majority import is_majority, with_majority
 
+UNKNOWN = "not stated"  # what a learner keeps, where results alone are known
+
 
 @dataclass(frozen=True)
 class Row:
@@ -134,7 +136,7 @@ def _row(runs: list[RunResult], keeps: str, reference: dict, n_draws: int) -> Ro
                 differences.append(intransigence(matrix, diagonal))
     return Row(
         learner=runs[0].spec.learner.title,
-        keeps=keeps or ("statistics" if majority else "not stated"),
+        keeps=keeps or ("statistics" if majority else UNKNOWN),
         n_runs=len(finite_runs),
         n_left_out=len(runs) - len(finite_runs),
         n_orders=len({r.spec.order for r in finite_runs}),

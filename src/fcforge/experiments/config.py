@@ -64,6 +64,9 @@ class Experiment(Conditions):
     seeds : tuple of int
     orders : "all", int or tuple
         Site orders (`fcforge.experiments.orders`).
+    reference : str
+        Title of the learner from which the report lists every other's difference; "" for none. It
+        changes no run.
     """
 
     kind: ClassVar[str] = "experiment"
@@ -73,6 +76,7 @@ class Experiment(Conditions):
     title: str = "fcforge experiment"
     seeds: tuple[int, ...] = (0,)
     orders: Orders = "all"
+    reference: str = ""
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
         """Return one run per learner, order and seed.
@@ -185,9 +189,18 @@ class SplitTable(Checked):
 
 @dataclass(frozen=True)
 class EvaluationTable(Checked):
-    """Table ``[evaluation]``: further rows of the results table, with each site's own threshold."""
+    """Table ``[evaluation]``: what the report shows beside the usual.
+
+    Attributes
+    ----------
+    own_threshold : bool
+        Further rows of the results table, with each site's own threshold.
+    reference : str
+        Title of a learner, from which the report lists the paired difference of every other one.
+    """
 
     own_threshold: bool = False
+    reference: str = ""
 
 
 @dataclass(frozen=True)
@@ -290,6 +303,7 @@ def parse_experiment(
         confounds=tables.confounds.remove,
         folds=split.folds,
         own_threshold=tables.evaluation.own_threshold,
+        reference=tables.evaluation.reference,
         **settings,
     )
     _require_consistent(experiment, where)
@@ -317,6 +331,14 @@ def _require_consistent(experiment: Experiment, where: str) -> None:
             "own_threshold = true, but a leak lets methods see whom it is fitted on."
         )
         raise ConfigError(message, where=where, do="Remove [leaks].")
+    if experiment.reference:
+        titles = [learner.title for learner in experiment.learners]
+        check_names(
+            "learner",
+            [experiment.reference],
+            titles,
+            where=f"{where}: evaluation.reference",
+        )
     for learner in experiment.learners:
         _require_public(experiment, learner, where)
 

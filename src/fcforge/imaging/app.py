@@ -6,6 +6,7 @@ data file. IN and OUT are the input and output folders of the command line.
 
 import multiprocessing
 import re
+import shlex
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -88,15 +89,22 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     atlas = _resolve_atlas(request, sources)
     maker = _Maker(request, atlas, runs, pages)
     if request.level == "group":
-        return maker.group(rows)
+        outcome = maker.group(rows)
+        say(_next_command(request.out))
+        return outcome
     if not request.overwrite:
         maker.refuse_overwriting(subjects)
     name = "fcforge functional connectivity"
     outputs.write_description(request.out, request.source, name)
     outcome = maker.make_all(subjects)
     maker.finish(rows, outcome)
-    outcome.print_summary(request.out, "have FC")
+    outcome.print_summary(request.out, "have FC", _next_command(request.out))
     return outcome
+
+
+def _next_command(out: Path) -> str:
+    """Return the command that comes after this one."""
+    return f"next: fcforge check {shlex.quote(str(out))}"
 
 
 def _explain_denoising(request: FCRequest, sources: Sequence[Source]) -> None:
@@ -173,7 +181,13 @@ def _people_of(request: FCRequest, runs: Mapping[str, list[Source]]) -> People:
         )
     if unlisted:
         count = counted(len(unlisted), "subject")
-        say(f"{count} without a row in {path.name}: {abbreviated(unlisted)}")
+        without_files = sorted(rows.keys() - runs.keys())
+        typos = [
+            f" The table has {listed}, which has no files: did you mean {subject}?"
+            for subject, listed in people.likely_typos(unlisted, without_files)
+        ]
+        unlisted_text = f"{count} without a row in {path.name}: {abbreviated(unlisted)}"
+        say(f"{unlisted_text}.{''.join(typos)}" if typos else unlisted_text)
     return rows
 
 
@@ -399,11 +413,12 @@ class _Maker:
             self.request, self.atlas, first, tool, reports, failed, len(rows)
         )
         write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
-        say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         quality = outputs.group_quality(out, files, rows, self.atlas)
         if self.request.report:
             page = self.pages.group_page(rows, failed, methods, quality)
             write_text(out / "group.html", page)
+            say(f"the quality of all subjects is in {out / 'group.html'}")
+        say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         return rows
 
 

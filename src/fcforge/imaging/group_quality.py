@@ -42,6 +42,8 @@ class Measure(NamedTuple):
         Decimals to show.
     tail : {"low", "high", "both", ""}
         Side on which an unusual value is flagged; "" for neither.
+    largest : float
+        Largest possible value.
     """
 
     column: str
@@ -50,6 +52,7 @@ class Measure(NamedTuple):
     unit: str
     digits: int
     tail: str
+    largest: float = np.inf
 
 
 MEASURES = (
@@ -85,6 +88,7 @@ MEASURES = (
         "",
         2,
         "low",
+        1.0,
     ),
     Measure(
         "dof",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
+FEW = 5  # ids without a partner up to which a slip of the keyboard is looked for
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 SITE_COLUMNS = ("site", "site_id")
 # Names that columns get in participants.tsv where --columns names them, by role.
@@ -270,7 +271,7 @@ class Outcome(NamedTuple):
         """Exit code: 0 if all subjects are done, 1 if some failed, 2 if all failed."""
         return 0 if not self.failed else 1 if self.made or self.kept else 2
 
-    def print_summary(self, out: Path, state: str) -> None:
+    def print_summary(self, out: Path, state: str, then: str = "") -> None:
         """Print which subjects failed and why, and how many are done.
 
         Parameters
@@ -279,6 +280,8 @@ class Outcome(NamedTuple):
             Output folder, for the message.
         state : str
             End of "n of m subjects ...", such as "have FC".
+        then : str
+            The next command, which is printed if some subject is done.
         """
         absent = [f.subject for f in self.failed if f.reason == NO_SCAN]
         others = [f for f in self.failed if f.reason != NO_SCAN]
@@ -290,7 +293,8 @@ class Outcome(NamedTuple):
         made = len(self.made)
         kept = len(self.kept)
         count = f"{made + kept} of {made + kept + len(self.failed)} subjects {state}"
-        say(f"{count} in {out} ({made} made now, {kept} from before)")
+        ending = f"; {then}" if then and made + kept else ""
+        say(f"{count} in {out} ({made} made now, {kept} from before){ending}")
 
 
 def by_reason(failed: Iterable[Sequence[str]]) -> list[str]:
@@ -392,6 +396,49 @@ def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
     }
     check_names("participant label", sorted(chosen), all_known)
     return sorted(chosen or all_known)
+
+
+def likely_typos(
+    subjects: Sequence[str], listed: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return pairs of a subject and the only listed id that one slip of the keyboard makes of it.
+
+    Nothing is returned where more than `FEW` ids have no partner: their numbers may be near one another.
+
+    Parameters
+    ----------
+    subjects : sequence of str
+        Ids of files that are not listed.
+    listed : sequence of str
+        Listed ids without files.
+
+    Examples
+    --------
+    >>> likely_typos(["03"], ["33"]), likely_typos(["03"], ["33", "04"])
+    ([('03', '33')], [])
+    """
+    if max(len(subjects), len(listed)) > FEW:
+        return []
+    pairs = []
+    for subject in subjects:
+        near = [each for each in listed if _is_one_slip(subject, each)]
+        if len(near) == 1:
+            pairs.append((subject, near[0]))
+    return pairs
+
+
+def _is_one_slip(a: str, b: str) -> bool:
+    """Return whether two ids differ by one character, one more character or two swapped neighbours."""
+    if len(a) == len(b):
+        places = [
+            k for k, pair in enumerate(zip(a, b, strict=True)) if len({*pair}) > 1
+        ]
+        if len(places) == 2 and places[1] == places[0] + 1:
+            k = places[0]
+            return a[k : k + 2] == b[k : k + 2][::-1]
+        return len(places) == 1
+    shorter, longer = sorted((a, b), key=len)
+    return any(longer[:k] + longer[k + 1 :] == shorter for k in range(len(longer)))
 
 
 def participant_table(

@@ -9,6 +9,7 @@ Shapes: n subjects, R ROIs.
 
 import copy
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -32,6 +33,11 @@ FORWARD: dict[Form, str] = {  # how `forward` is called
     "sparse": "forward(x, edge_index, edge_weight, batch)",
 }
 SUBJECTS = 3  # batch size of the trial that checks a module
+WRAPPER = (
+    "If it takes one Data object of PyTorch Geometric, wrap it: inputs = 'sparse' and a module with "
+    "`def forward(self, x, edge_index, edge_weight, batch): return self.net(Data(x=x, "
+    "edge_index=edge_index, edge_attr=edge_weight, batch=batch))`."
+)
 
 
 @dataclass(frozen=True)
@@ -308,18 +314,13 @@ class TorchModule(OneLaneModel):
             `train` and `key` as in `apply`.
         """
         given = {k: v.clone() for k, v in inputs.items()}  # compared below
-        others = [f"'{k}' {call}" for k, call in FORWARD.items() if k != self.inputs]
-        hint = (
-            f"With inputs = '{self.inputs}' it is called as {FORWARD[self.inputs]}. Other inputs: "
-            f"{', '.join(others)}."
-        )
         try:
             logits, embedding, stats = self.apply(
                 params, self.init_stats(), given, **mode
             )
         except Exception as error:
             problem = f"forward fails on FC of {self.n_rois} ROIs ({type(error).__name__}: {error})."
-            raise self._fault(problem, hint) from error
+            raise self._fault(problem, self._advice(error)) from error
         subjects = len(next(iter(inputs.values())))
         right_shape = (subjects, self.n_outputs)
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else None
@@ -336,6 +337,23 @@ class TorchModule(OneLaneModel):
             )
         return Output(logits, embedding, stats)
 
+    def _advice(self, error: Exception) -> str:
+        """Return what to do about an error of ``forward``."""
+        others = [f"'{k}' {call}" for k, call in FORWARD.items() if k != self.inputs]
+        advice = [
+            f"With inputs = '{self.inputs}' it is called as {FORWARD[self.inputs]}. Other inputs: "
+            f"{', '.join(others)}."
+        ]
+        if isinstance(error, RuntimeError) and re.search("shape|size|dim", str(error)):
+            advice.insert(
+                0,
+                f"Was it built for another number of ROIs than {self.n_rois}? Build it for that of the "
+                "data, which TorchModule(..., n_rois=...) states.",
+            )
+        if _takes_one_object(self.module.forward, self.inputs, error):
+            advice.append(WRAPPER)
+        return " ".join(advice)
+
     def _where(self) -> str:
         """Return the module's name for error messages."""
         return f"model '{type(self.module).__name__}'"
@@ -346,6 +364,18 @@ class TorchModule(OneLaneModel):
         `fault` is a sentence on what is wrong, `advice` one on what to do.
         """
         return ConfigError(fault, where=self._where(), do=advice)
+
+
+def _takes_one_object(
+    forward: Callable[..., Any], inputs: Form, error: Exception
+) -> bool:
+    """Return whether ``forward`` has one argument and seems to expect an object with attributes."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(forward).parameters.values()
+    if [each.kind in kinds for each in parameters] != [True]:
+        return False
+    given_several = inputs in ("dense", "sparse") and isinstance(error, TypeError)
+    return given_several or isinstance(error, AttributeError)
 
 
 def _set_modes(module: nn.Module, train: bool, dropping: bool) -> None:

@@ -61,7 +61,7 @@ def _card(measure: Measure, values: np.ndarray, table: pd.DataFrame) -> Markup:
     # beside the outermost dots; where all values are equal the axis needs a length, too
     room = 0.03 * (high - low) or 0.02 * abs(high) or 1.0
     low = max(low - room, 0.0) if low >= 0 else low - room
-    high += room
+    high = min(high + room, measure.largest)
     sites = table["site"].astype(str) if "site" in table else None
     names = [EVERYBODY] if sites is None else sorted(set(sites))
     strips = []
@@ -191,7 +191,12 @@ def qc_fc_parts(qcfc: QCFC) -> tuple[Any, ...]:
             "ROI of theirs has no signal in some subject."
         )
     no_distances = "The distances between the ROIs are unknown."
-    if len(qcfc.distance):
+    if len(qcfc.distance) and not _has_full_bin(qcfc):
+        no_distances = (
+            f"There is no plot against the distance between the ROIs: no {DISTANCE_MM} mm of distance have "
+            f"{LEAST_EDGES} edges whose correlation with motion is known."
+        )
+    elif len(qcfc.distance):
         pictures.append(("Against the distance between the ROIs", _by_distance(qcfc)))
         no_distances = ""
     return (
@@ -263,8 +268,7 @@ def _draw_by_distance(qcfc: QCFC, areas: list[Cells]) -> "Figure":
     """
     figure = new_figure(5.1, 2.6, left=0.14, right=0.97, top=0.88, bottom=0.24)
     axes = figure.subplots()
-    longest = DISTANCE_MM * np.ceil((qcfc.distance.max() + 1e-6) / DISTANCE_MM)
-    bins = np.arange(0, longest + DISTANCE_MM, DISTANCE_MM)
+    bins = _distance_bins(qcfc)
     middle = (bins[1:] + bins[:-1]) / 2
     lines = []
     stages = _stages(qcfc)
@@ -275,7 +279,7 @@ def _draw_by_distance(qcfc: QCFC, areas: list[Cells]) -> "Figure":
             axes.fill_between(middle, low, high, color=ACCENT, alpha=0.17, lw=0)
         lines.append(mean)
     axes.axhline(0, color=MUTED, lw=0.8)
-    axes.set(xlim=(0, longest), xlabel="distance, mm")
+    axes.set(xlim=(0, bins[-1]), xlabel="distance, mm")
     axes.set_title("mean r, middle half of edges shaded")
     axes.locator_params(axis="x", nbins=5)
     names = [f"{a:.0f} to {b:.0f} mm, mean r" for a, b in pairwise(bins)]
@@ -284,6 +288,21 @@ def _draw_by_distance(qcfc: QCFC, areas: list[Cells]) -> "Figure":
     )
     areas.append(over_axes(axes, content))
     return figure
+
+
+def _distance_bins(qcfc: QCFC) -> np.ndarray:
+    """Return the edges of the bins of distance, mm."""
+    longest = DISTANCE_MM * np.ceil((qcfc.distance.max() + 1e-6) / DISTANCE_MM)
+    return np.arange(0, longest + DISTANCE_MM, DISTANCE_MM)
+
+
+def _has_full_bin(qcfc: QCFC) -> bool:
+    """Return whether some bin of distance has enough edges to be drawn."""
+    bins = _distance_bins(qcfc)
+    return any(
+        np.isfinite(_binned(link.r, qcfc.distance, bins)).any()
+        for _, link, _ in _stages(qcfc)
+    )
 
 
 def _binned(

@@ -4,6 +4,7 @@ AAA is the average over stages (sites learned so far) of the mean accuracy at th
 """
 
 from fcforge.core.formatting import counted
+from fcforge.evaluation.tables import UNKNOWN
 from fcforge.report.run_numbers import RunNumbers
 from fcforge.report.run_warnings import difference_text
 from fcforge.report.tables import interval_text
@@ -23,8 +24,9 @@ def headline(numbers: RunNumbers) -> str:
             else "The only learner has a serious warning; read no result from this run."
         )
     best = sound[0]  # learners are sorted by falling AAA
+    keeps = "" if best.keeps == UNKNOWN else f" (keeps {best.keeps})"
     text = (
-        f"Highest {numbers.words.metric} along the way: {best.learner}, {numbers.words.average} "
+        f"Highest {numbers.words.metric} along the way: {best.learner}{keeps}, {numbers.words.average} "
         f"{interval_text(best.estimates['aaa'])}"
     )
     baseline = numbers.forests["baseline"]

@@ -157,6 +157,21 @@ def comma_list(items: Sequence[str]) -> str:
     return f"{', '.join(head)} and {last}" if head else last
 
 
+def ticks(low: float, high: float, sign: bool = False) -> list[tuple[float, str]]:
+    """Return both ends of an axis and its middle with labels, in as few decimals as show all three.
+
+    Examples
+    --------
+    >>> [label for _, label in ticks(0.0, 0.15)], [label for _, label in ticks(0.0, 1.0)]
+    (['0.000', '0.075', '0.150'], ['0.0', '0.5', '1.0'])
+    """
+    values = (low, (low + high) / 2, high)
+    digits = next(
+        (n for n in (1, 2) if all(abs(round(v, n) - v) < 1e-6 for v in values)), 3
+    )
+    return [(value, number(value, digits, sign=sign)) for value in values]
+
+
 def position_percent(value: float, low: float = 0.0, high: float = 1.0) -> str:
     """Return the position of `value` between `low` and `high` in per cent, between 0 and 100."""
     return f"{np.clip(100 * (value - low) / (high - low), 0, 100):.2f}"
@@ -185,7 +200,7 @@ def templates() -> jinja2.Environment:
         script_hash=Markup(f"sha256-{digest}"),
         version=__version__,
     )
-    for function in (bracket, np.isfinite, position_percent):
+    for function in (bracket, np.isfinite, position_percent, ticks):
         env.globals[function.__name__] = function
     for word in (with_code, flattened, shortened, number, percent, p_value):
         env.filters[word.__name__] = word

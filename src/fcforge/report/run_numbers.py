@@ -89,7 +89,8 @@ class RunNumbers:
     warnings : list of RunWarning
     forests : mapping of reference to mapping of learner to Comparison
         Differences (as in a forest plot) of learners from the ``baseline``, which is the majority
-        class of each site, and from ``finetune`` of the same model.
+        class of each site, from ``finetune`` of the same model, and from the ``reference`` that the
+        config names, if it names one.
     further : mapping of learner to mapping of metric to float
         Metrics without a column of their own, see `further_metrics`.
     """
@@ -130,7 +131,8 @@ def run_numbers(results: RunResults, about: RunInfo) -> RunNumbers:
     rows = results_rows(with_references, keeps=about.keeps, n_draws=about.n_draws)
     finite_runs = by_learner([run for run in with_references if finite(run)])
     groups = {row.learner: finite_runs[row.learner] for row in rows if row.n_runs}
-    forests = _paired_differences(groups, about.n_draws)
+    reference = str(about.settings.get("reference", ""))
+    forests = _paired_differences(groups, about.n_draws, reference)
     warnings = run_warnings(
         results, expected=about.expected, against_majority=forests["baseline"]
     )
@@ -173,11 +175,12 @@ def mean_matrix(runs: RunResults) -> np.ndarray:
 
 
 def _paired_differences(
-    groups: Groups, n_draws: int
+    groups: Groups, n_draws: int, reference: str
 ) -> dict[str, dict[str, Comparison]]:
-    """Return paired differences of each learner from the baseline and from fine-tuning, by reference.
+    """Return paired differences of each learner from up to three others, by what these are.
 
-    Runs are paired by (order, seed). Without such a pair in common there is no difference.
+    They are the baseline, fine-tuning and the learner whose title is `reference`. Runs are paired by
+    (order, seed). Without such a pair in common there is no difference.
     """
     specs = {k: v[0].spec.learner for k, v in groups.items() if not is_majority(v[0])}
     tuned = {s.model.name: k for k, s in specs.items() if s.method.name == "finetune"}
@@ -185,6 +188,7 @@ def _paired_differences(
     partners = {
         "baseline": dict.fromkeys(specs, WORDS[kind].own),
         "finetune": {k: tuned.get(s.model.name, k) for k, s in specs.items()},
+        "reference": dict.fromkeys(specs, reference) if reference in specs else {},
     }
     comparer = Comparer(PRIMARY[kind], n_draws=n_draws)
     forests = {}

@@ -54,11 +54,23 @@ def report_folder(folder: Path, page: Path) -> tuple[list[Row], list[RunWarning]
         Rows of the results table.
     warnings : list of RunWarning
     """
+    numbers, _ = write_report(folder, page)
+    return numbers.rows, numbers.warnings
+
+
+def write_report(folder: Path, page: Path) -> tuple[RunNumbers, RunInfo]:
+    """Write the page and table.csv of a run folder, as `report_folder` does, and return its numbers.
+
+    Parameters
+    ----------
+    folder, page : Path
+        As for `report_folder`.
+    """
     results, info = read_folder(folder)
     numbers = run_numbers(results, info)
     write_text(page, page_of(info, numbers))
     write_text(folder / "table.csv", rows_csv(numbers.rows, numbers.further))
-    return numbers.rows, numbers.warnings
+    return numbers, info
 
 
 def read_folder(folder: Path, home: str = "") -> tuple[list[RunResult], RunInfo]:
@@ -105,7 +117,11 @@ def page_of(info: RunInfo, numbers: RunNumbers) -> str:
         shown=results_table(numbers.rows, numbers.levels),
         more=further_table(numbers.rows, numbers.further),
         csv=base64.b64encode(csv.encode()).decode(),
-        forests=[_forest(numbers, key) for key in FORESTS if numbers.forests[key]],
+        forests=[
+            _forest(numbers, key, str(info.settings.get("reference", "")))
+            for key in FORESTS
+            if numbers.forests[key]
+        ],
         **_over_stages(numbers, info.n_draws),
         **_by_site(numbers),
         **curves_of_training(info.logged),
@@ -126,12 +142,19 @@ FORESTS = {
         "Against fine-tuning",
         "What does a method add to plain fine-tuning of the same model?",
     ),
+    "reference": (
+        "Against {reference}",
+        "Which learner is better than the one that the config names as reference?",
+    ),
 }
 
 
-def _forest(numbers: RunNumbers, against: str) -> dict[str, Any]:
-    """Return the differences from one reference (a key of `FORESTS`), for the template."""
-    wording = numbers.words._asdict()
+def _forest(numbers: RunNumbers, against: str, reference: str) -> dict[str, Any]:
+    """Return the differences from one reference (a key of `FORESTS`), for the template.
+
+    `reference` is the title of the learner that the config names, or "".
+    """
+    wording = {**numbers.words._asdict(), "reference": reference}
     title, note = (text.format(**wording) for text in FORESTS[against])
     differences = numbers.forests[against]
     rows = []  # learner, difference, look

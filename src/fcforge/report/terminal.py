@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fcforge.experiments.collect import RunProgress
     from fcforge.experiments.cost import Cost
     from fcforge.experiments.plan import Plan
+    from fcforge.report.run_numbers import RunNumbers
 
 COLOURS = {"error": "red", "warning": "yellow"}
 
@@ -47,6 +48,20 @@ def status_text(progress: "RunProgress") -> str:
         nodes = counted(progress.damaged, "damaged site training")
         lines.append(f"  {nodes}: `fcforge run` with the same config repeats them")
     lines.append(f"  {memory(progress.disk)} in {progress.folder}")
+    return printable_lines(lines)
+
+
+def differences_text(numbers: "RunNumbers", reference: str) -> str:
+    """Return every learner's difference from the reference that the config names; "" without one."""
+    from fcforge.report.run_warnings import difference_text
+
+    differences = numbers.forests["reference"]
+    if not differences:
+        return ""
+    width = max(map(len, differences))
+    lines = [f"{numbers.words.average} minus that of {reference}, paired [95 %]:"]
+    for learner, difference in differences.items():
+        lines.append(f"  {learner:<{width}}  {difference_text(difference)}")
     return printable_lines(lines)
 
 
