@@ -8,6 +8,7 @@ differences with intervals, sentences about them, and tables.
 """
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ from fcforge.evaluation.columns import NUMBER_COLUMNS, columns_of
 from fcforge.evaluation.comparison import Comparison
 from fcforge.evaluation.forgetting import finite
 from fcforge.evaluation.generator_quality.summary import (
+    FEWEST_SEEDS,
     REAL,
     by_seed,
     interval,
@@ -573,6 +575,11 @@ class Pages:
         about = json.loads((self.results / f"{name}.json").read_text())
         return f"Config `paper/experiments/{name}.toml`; {about['machine']}; commit {about['commit'][:10]}."
 
+    def judged_intervals(self, name: str) -> bool:
+        """Return whether a table of generators has seeds enough for intervals."""
+        seeds = {record["seed"] for record in self._studies(name)["records"]}
+        return len(seeds) >= FEWEST_SEEDS
+
     def judged_splits(self, name: str) -> str:
         """Return into how many splits a table of generators divides its people, in words."""
         seeds = {record["seed"] for record in self._studies(name)["records"]}
@@ -584,8 +591,8 @@ class Pages:
     ) -> str:
         """Return means over sites and seeds of some measures, by generator.
 
-        With a classifier there are two further columns: accuracy minus that without augmentation, with its 95 %
-        interval over seeds, and the paper's numbers of augmentation.
+        With a classifier there are two further columns: accuracy minus that without augmentation, as
+        `judged_gap` prints it, and the paper's numbers of augmentation.
         """
         lines = []
         for row, results in self._judged_means(name).items():
@@ -597,12 +604,20 @@ class Pages:
             lines.append([row, *cells])
         heads = ["generator", *columns]
         if classifier:
-            heads += ["ACC minus real [95 %]", f"paper's {' / '.join(columns)}"]
+            spread = "[95 %]" if self.judged_intervals(name) else "(range)"
+            heads += [f"ACC minus real {spread}", f"paper's {' / '.join(columns)}"]
         return markdown(heads, lines)
 
     def judged_gap(self, name: str, key: str, row: str, other: str) -> str:
-        """Return the mean of one measure of a generator minus another's, with its interval over seeds."""
+        """Return the mean of one measure of a generator minus another's, with its interval over seeds.
+
+        Where seeds are too few for an interval, their range stands in its place: "+0.010 (−0.005 to +0.021)".
+        """
         gap = self._judged_difference(name, key, row, other)
+        if math.isnan(gap.low):
+            gaps = self._judged_gaps(name, key, row, other)
+            low, high = (number(value, sign=True) for value in (min(gaps), max(gaps)))
+            return f"{number(gap.value, sign=True)} ({low} to {high})"
         return difference_text(gap)
 
     def judged_verdict(self, name: str, key: str, row: str, other: str) -> str:
@@ -614,9 +629,13 @@ class Pages:
 
     def _judged_difference(self, name: str, key: str, row: str, other: str) -> Estimate:
         """Return the mean paired difference of two rows: means over sites, interval over seeds."""
+        return interval(self._judged_gaps(name, key, row, other))
+
+    def _judged_gaps(self, name: str, key: str, row: str, other: str) -> list[float]:
+        """Return the paired difference of two rows for every seed."""
         seeds = by_seed(self._studies(name)["records"])
         ours, theirs = seeds[row, key], seeds[other, key]
-        return interval([ours[seed] - theirs[seed] for seed in sorted(ours)])
+        return [ours[seed] - theirs[seed] for seed in sorted(ours)]
 
     def _judged_means(self, name: str) -> dict[str, dict[str, float]]:
         about = json.loads((self.results / f"{name}.json").read_text())

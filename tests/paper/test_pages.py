@@ -240,8 +240,26 @@ def test_ablations_count_where_the_interval_over_seeds_excludes_zero(tmp_path):
     made = Pages(tmp_path)
     assert made.augmented_apart("judged", {"GCN": "gcn"}) == "1 of 2"
     assert made.judged_splits("judged") == "five"
+    assert made.judged_intervals("judged")
     text = made.judged("judged", {"ACC": "aug_gcn_acc"}, "gcn")
     assert text.splitlines()[2].endswith("| 0.762 / 0.748 / 0.772 / 0.758 |")
+
+
+def test_few_seeds_show_their_range_in_place_of_an_interval(tmp_path):
+    records = [
+        {"row": row, "site": "A", "seed": seed, "diagnostics": {}}
+        | {"numbers": {"aug_gcn_acc": 0.5 + gain * seed}}
+        for row, gain in {"real": 0.0, "better": 0.01}.items()
+        for seed in range(3)
+    ]
+    told = {"commit": "a" * 40, "machine": "x", "records": records}
+    (tmp_path / "judged.json").write_text(json.dumps(told))
+    made = Pages(tmp_path)
+    assert not made.judged_intervals("judged")
+    gap = made.judged_gap("judged", "aug_gcn_acc", "better", "real")
+    assert gap == "+0.010 (0.000 to +0.020)"
+    head = made.judged("judged", {"ACC": "aug_gcn_acc"}, "gcn").splitlines()[0]
+    assert "| ACC minus real (range) |" in head
 
 
 @pytest.mark.skipif("RESULTS.md.j2" not in EVERY, reason="its tables are not stored")
