@@ -15,7 +15,7 @@ from fcforge.core.target import Target
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_numbers
 from fcforge.data.faults import Fault, Severity, grouped
 from fcforge.data.participants import NAME_THEM
-from fcforge.data.site_checks import site_faults
+from fcforge.data.person_checks import comparison_faults
 from fcforge.data.subject_ids import bare_id, id_faults
 
 MIN_PER_SITE = 8  # a smaller site cannot be split in three
@@ -44,7 +44,7 @@ WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']
 def check_cohort(
     cohort: Cohort, *, n_rois: int | None = None, to_split: bool = True
 ) -> list[Fault]:
-    """Return all faults of a cohort: of loading, shapes, matrices, ids, duplicates and sites.
+    """Return all faults of a cohort: of loading, shapes, matrices, ids, duplicates, sites and people.
 
     Parameters
     ----------
@@ -61,15 +61,16 @@ def check_cohort(
         Errors first; empty for a valid cohort. An ROI without signal, whose FC is 0 everywhere,
         is a warning: 54 of the 871 people of ABIDE have one.
     """
-    faults = [*cohort.faults, *_shape_faults(cohort, n_rois)]
-    # Later checks index by row and column, so they need right shapes.
-    if not any(f.severity == "error" and not f.subject for f in faults):
+    of_shapes = [*_shape_faults(cohort, n_rois)]
+    faults = [*cohort.faults, *of_shapes]
+    if not of_shapes:  # later checks index by row and column
         faults += [*_matrix_faults_of(cohort), *_subject_faults(cohort)]
         faults += id_faults(cohort)
-        if np.isfinite(cohort.fc).all():
-            faults += [*_duplicate_faults(cohort), *site_faults(cohort)]
-            if not any(f.severity == "error" and f.subject for f in faults):
-                faults += _positive_faults(cohort)
+        # The people without errors are compared, so that one error does not hide other faults.
+        comparable = _finite(cohort)
+        faults += [*_duplicate_faults(comparable), *comparison_faults(comparable)]
+        faulty = [f.subject for f in faults if f.severity == "error" and f.subject]
+        faults += _positive_faults(_chosen(cohort, ~np.isin(cohort.subject_id, faulty)))
         faults += [*_size_faults(cohort, to_split), *_covariate_faults(cohort)]
     return sorted(faults, key=lambda f: f.severity != "error")
 
@@ -100,8 +101,8 @@ def data_warnings(cohort: Cohort) -> list[str]:
     """Return what every command that trains warns of as lines, equal ones once.
 
     These are the people that the loader left out, ROIs without signal, eigenvalues, ids that may be
-    of one person, duplicate scans, sites that contradict the others, and names of sites that look
-    alike. People with ROIs without signal are counted in one line. Duplicate scans that a cohort
+    of one person, duplicate scans, sites and people that contradict the others, and names of sites that
+    look alike. People with ROIs without signal are counted in one line. Duplicate scans that a cohort
     with ``allow_duplicates`` accepts are not among them.
     """
     faults = [*cohort.faults]
@@ -110,9 +111,19 @@ def data_warnings(cohort: Cohort) -> list[str]:
         faults += id_faults(cohort)
         if not cohort.allow_duplicates:
             faults += _duplicate_faults(cohort)
-        faults += site_faults(cohort)
+        faults += comparison_faults(cohort)
     faults += _size_faults(cohort, to_split=True)  # its warnings: names of sites
     return warning_lines(faults)
+
+
+def _finite(cohort: Cohort) -> Cohort:
+    """Return the people whose FC holds neither NaN nor infinity."""
+    return _chosen(cohort, np.isfinite(cohort.fc).all(axis=(1, 2)))
+
+
+def _chosen(cohort: Cohort, chosen: np.ndarray) -> Cohort:
+    """Return the people of a mask (n,); the cohort itself, with what it has cached, if these are all."""
+    return cohort if chosen.all() else cohort.select(chosen)
 
 
 def warning_lines(faults: Iterable[Fault]) -> list[str]:
