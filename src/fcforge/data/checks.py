@@ -3,14 +3,17 @@
 Each check yields `Fault` objects: errors, which prevent training, and warnings.
 """
 
+import json
+import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fcforge.core.errors import DataError
 from fcforge.core.formatting import abbreviated, counted
-from fcforge.core.names import first_look_alikes, two_spellings
+from fcforge.core.names import first_look_alikes, misspelt_pairs, two_spellings
 from fcforge.core.target import Target
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_numbers
 from fcforge.data.faults import Fault, Severity, grouped
@@ -229,7 +232,9 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     if not_finite.any():
         rows = np.flatnonzero(not_finite.any(axis=1))
         rois = abbreviated((rows + 1).tolist(), 4)
-        message = f"{int(not_finite.sum())} FC values are NaN or infinite (ROI {rois})."
+        n = int(not_finite.sum())
+        are = "FC value is" if n == 1 else "FC values are"
+        message = f"{n} {are} NaN or infinite (ROI {rois})."
         hint = "Leave the subject out, or set the FC of ROIs without signal to 0."
         if not not_finite[~np.eye(len(matrix), dtype=bool)].any():
             message = "the diagonal holds NaN or infinity."
@@ -361,18 +366,32 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
         yield Fault("error", message, hint)
     elif pair := first_look_alikes(cohort.site_names):
         message = f"the sites '{pair[0]}' and '{pair[1]}' look alike."
-        hint = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
-        yield Fault("warning", message, hint)
+        yield Fault("warning", message, _merge_them(*pair))
+    people = Counter(cohort.site.tolist())
+    for site, misspelt in misspelt_pairs(
+        {name: people[name] for name in cohort.site_names if name}
+    ):
+        message = f"the sites '{site}' and '{misspelt}' differ by one letter."
+        yield Fault("warning", message, _merge_them(site, misspelt))
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
         if not site:
-            message = f"{len(labels)} subjects have no site."
+            have = "has" if len(labels) == 1 else "have"
+            message = f"{counted(len(labels), 'subject')} {have} no site."
             yield Fault("error", message, "Name their site.")
         elif message := why_not_splittable(labels, target):
             hint = "Merge it with another site or leave it out."
             if not to_split:
                 hint = f"`fcforge run` refuses it. {hint}"
             yield Fault(severity, message, hint, site=site)
+
+
+def _merge_them(site: str, other: str) -> str:
+    """Return the advice to merge two sites whose names may mean one, as a setting to type."""
+    quoted = [json.dumps(name, ensure_ascii=False) for name in (site, other)]
+    key = site if re.fullmatch(r"[A-Za-z0-9_-]+", site) else quoted[0]
+    table = f"{{{key} = [{quoted[1]}]}}"
+    return f"If they are one: --set 'dataset.merge={table}'."
 
 
 def why_not_splittable(y: np.ndarray, target: Target) -> str:
@@ -404,7 +423,9 @@ def _class_names(target: Target) -> tuple[str, ...]:
 def _sizes(y: np.ndarray, target: Target) -> str:
     """Return the number of people of each class, in words."""
     pairs = zip(class_counts(y, target), _class_names(target), strict=True)
-    return ", ".join(f"{n} {name}" for n, name in pairs)
+    if target.outputs > 2:  # names of classes
+        return ", ".join(f"{n} {name}" for n, name in pairs)
+    return ", ".join(counted(n, name.removesuffix("s")) for n, name in pairs)
 
 
 def without_duplicates(cohort: Cohort) -> tuple[Cohort, list[str]]:
