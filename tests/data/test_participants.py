@@ -207,3 +207,16 @@ def test_of_groups_that_may_be_absent_one_is_there():
 def test_a_diagnosis_is_in_one_group_only(how):
     with pytest.raises(DataError, match="'adhd' is named in 2 groups"):
         groups_of(THREE, **how)
+
+
+@pytest.mark.parametrize(("word", "meant"), [("MDDD", "mdd"), ("contrl", "control")])
+def test_an_unknown_diagnosis_is_answered_with_the_nearest_one(word, meant):
+    with pytest.raises(DataError, match=f"unknown diagnosis '{word}'") as caught:
+        label_of(word)
+    assert caught.value.do.startswith(f"Did you mean '{meant}'? Known for patients")
+
+
+def test_an_unknown_diagnosis_like_no_other_is_answered_with_the_known_ones():
+    with pytest.raises(DataError) as caught:
+        label_of("dyslexia")
+    assert caught.value.do.startswith("Known for patients")

@@ -65,7 +65,8 @@ def test_one_permuted_scan_is_a_warning_with_site_and_correlation(world):
     others = f"that of the {len(rows) - 1} other people of the site (correlation "
     assert f"its FC does not resemble {others}" in fault.what
     assert "order of the ROIs" in fault.do
-    assert f"leave_out = ['{subject}'] in [dataset]" in fault.do
+    assert f"leave_out = ['{subject}'] in [dataset], or without a config" in fault.do
+    assert f"--leave-out {subject}" in fault.do
     require_valid(wrong)
     (line,) = data_warnings(wrong)
     assert line == f"WARNING: {fault}"

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,13 +68,16 @@ def check_cohort(
     of_shapes = [*_shape_faults(cohort, n_rois)]
     faults = [*cohort.faults, *of_shapes]
     if not of_shapes:  # later checks index by row and column
-        faults += [*_matrix_faults_of(cohort), *_subject_faults(cohort)]
+        faults += _in_files(_matrix_faults_of(cohort), cohort)
+        faults += _subject_faults(cohort)
         faults += id_faults(cohort)
         # The people without errors are compared, so that one error does not hide other faults.
         comparable = _finite(cohort)
-        faults += [*_duplicate_faults(comparable), *comparison_faults(comparable)]
+        faults += _duplicate_faults(comparable)
+        faults += _in_files(comparison_faults(comparable), cohort)
         faulty = [f.subject for f in faults if f.severity == "error" and f.subject]
-        faults += _positive_faults(_chosen(cohort, ~np.isin(cohort.subject_id, faulty)))
+        others = _chosen(cohort, ~np.isin(cohort.subject_id, faulty))
+        faults += _in_files(_positive_faults(others), cohort)
         faults += [*_size_faults(cohort, to_split), *_covariate_faults(cohort)]
     return sorted(faults, key=lambda f: f.severity != "error")
 
@@ -110,13 +114,20 @@ def data_warnings(cohort: Cohort) -> list[str]:
     """
     faults = [*cohort.faults]
     if len(cohort) and np.isfinite(cohort.fc).all():
-        faults += [*_flat_roi_faults(cohort), *_positive_faults(cohort)]
+        of_scans = [*_flat_roi_faults(cohort), *_positive_faults(cohort)]
+        faults += _in_files(of_scans, cohort)
         faults += id_faults(cohort)
         if not cohort.allow_duplicates:
             faults += _duplicate_faults(cohort)
-        faults += comparison_faults(cohort)
+        faults += _in_files(comparison_faults(cohort), cohort)
     faults += _size_faults(cohort, to_split=True)  # its warnings: names of sites
     return warning_lines(faults)
+
+
+def _in_files(faults: Iterable[Fault], cohort: Cohort) -> Iterator[Fault]:
+    """Yield faults of scans with the file that holds the scan, where it is known."""
+    for fault in faults:
+        yield replace(fault, file=cohort.file_of.get(fault.subject, ""))
 
 
 def _finite(cohort: Cohort) -> Cohort:
@@ -328,7 +339,7 @@ def _duplicate_faults(cohort: Cohort) -> Iterator[Fault]:
             message += ", who has another diagnosis"
         hint = (
             f"A run refuses such a pair in training and test: leave_out = ['{other}'] in "
-            f"[dataset]. With contribute: --leave-out {other}."
+            f"[dataset], or without a config --leave-out {other}."
         )
         severity: Severity = "error" if r > COPY else "warning"
         yield Fault(severity, f"{message}.", hint, other, site[other])

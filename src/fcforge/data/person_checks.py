@@ -29,7 +29,7 @@ from fcforge.data.site_checks import CHECK_ROIS, CHECK_SIDES, CONSISTENT, site_f
 FEWEST = 10  # people whose mean a scan is compared with
 CHECK_PERSON = (
     "Check the order of the ROIs in the data of this subject; if it cannot be corrected, leave the "
-    "subject out: leave_out = ['ID'] in [dataset]."
+    "subject out: leave_out = ['ID'] in [dataset], or without a config --leave-out ID."
 )
 
 
