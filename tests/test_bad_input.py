@@ -140,7 +140,7 @@ BAD: list[tuple[Callable[[Arrays], None], tuple[str, ...]]] = [
     (diagonal, ("subject 's03'", "the diagonal is not 1", "ROI 5")),
     (non_square, (f"{R}, {R - 1})", "fc is (subjects, ROIs, ROIs)")),
     (one_class, ("site 'B'", "has no controls", "Merge it")),
-    (tiny_site, ("site 'C'", "is too small (1 controls, 2 patients", "Merge it")),
+    (tiny_site, ("site 'C'", "is too small (1 control, 2 patients", "Merge it")),
     (duplicate_subject, ("subject 's04'", "appears 2 times")),
     (duplicate_scan, ("looks like the scan of subject 's03'", "subject 's04'")),
     (unknown_label, ("subject 's03'", "unknown diagnosis '7'")),
@@ -239,7 +239,7 @@ def test_a_run_warns_of_sites_whose_names_look_alike():
 
 
 def test_a_misspelt_site_is_a_warning_with_the_setting_that_merges():
-    people = simulate("systems", n_rois=24, seed=0)
+    people = simulate("easy", n_rois=24, seed=0)
     first = people.site_names[0]
     rows = np.flatnonzero(people.site == first)
     for n in (1, 10):

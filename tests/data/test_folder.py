@@ -164,7 +164,9 @@ def test_faults_of_a_matrix_name_its_file(tmp_path):
         matrix[i, j] = value
         np.savetxt(path, matrix, delimiter=",")
         spoilt[subject] = path.relative_to(tmp_path / "d")
-    faults = {fault.subject: fault for fault in check_cohort(load_folder(tmp_path / "d"))}
+    faults = {
+        fault.subject: fault for fault in check_cohort(load_folder(tmp_path / "d"))
+    }
     assert set(faults) == set(spoilt)
     for subject, path in spoilt.items():
         assert f"subject '{subject}' ({path}): " in str(faults[subject])

@@ -11,7 +11,13 @@ from fcforge.data.checks import check_cohort, data_warnings, require_valid
 from fcforge.data.cohort import Cohort
 from fcforge.data.faults import Fault
 from fcforge.data.folder import load_folder
-from fcforge.data.person_checks import FEWEST, Group, comparison_faults, person_faults
+from fcforge.data.person_checks import (
+    FEWEST,
+    SIDES_ROIS,
+    Group,
+    comparison_faults,
+    person_faults,
+)
 from fcforge.data.scan_checks import fisher_z
 from fcforge.data.simulated import simulate
 from fcforge.estimator import ForgeClassifier
@@ -48,7 +54,9 @@ def subjects(faults: list[Fault]) -> set[str]:
     return {fault.subject for fault in faults}
 
 
-@pytest.mark.parametrize("preset", ["easy", "realistic", "hard", "hard_shift"])
+@pytest.mark.parametrize(
+    "preset", ["easy", "realistic", "hard", "hard_shift", "systems"]
+)
 def test_simulated_people_raise_no_alarm(preset):
     for seed in range(3):
         cohort = simulate(preset, n_rois=N_ROIS, seed=seed)
@@ -87,11 +95,15 @@ def test_most_permuted_scans_of_few_rois_are_found_and_nobody_else():
         assert n_found >= least * len(rows)
 
 
-def test_swapped_hemispheres_of_one_scan_are_a_warning(world):
-    row = rows_of(world, world.site_names[2])[3]
-    (fault,) = person_faults(reordered(world, np.array([row]), swapped()))
-    assert fault.subject == world.subject_id[row]
-    assert "hemispheres look swapped beside the" in fault.what
+def test_swapped_hemispheres_of_one_scan_are_a_warning_from_90_rois_on():
+    for n_rois, n_found in ((SIDES_ROIS, 1), (SIDES_ROIS - 2, 0)):
+        cohort = simulate("easy", n_rois=n_rois, n_sites=2, scale=0.3, seed=0)
+        assert list(person_faults(cohort)) == []
+        faults = list(person_faults(reordered(cohort, np.array([3]), swapped(n_rois))))
+        assert len(faults) == n_found
+        for fault in faults:
+            assert fault.subject == cohort.subject_id[3]
+            assert "hemispheres look swapped beside the" in fault.what
 
 
 def test_three_people_with_one_wrong_order_are_all_named(world):
