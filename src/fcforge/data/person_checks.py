@@ -33,6 +33,7 @@ FEWEST = 10  # people whose mean a scan is compared with
 # Fewest ROIs with which the hemispheres of one scan are compared. In parts of ABIDE's AAL atlas with so
 # many, none of 7,876 right scans looks swapped; with 60 two do, with 20 29.
 SIDES_ROIS = 90
+AT_ONCE = 256  # people whose comparisons are in memory at once
 CHECK_PERSON = (
     "Check the order of the ROIs in the data of this subject; if it cannot be corrected, leave the "
     "subject out: leave_out = ['ID'] in [dataset], or without a config --leave-out ID."
@@ -58,16 +59,10 @@ class Group(NamedTuple):
         return (self.total - z) / (self.n - 1)
 
 
-def comparison_faults(cohort: Cohort, known: Group | None = None) -> list[Fault]:
-    """Return faults of sites that contradict the others, then of people who do.
-
-    Parameters
-    ----------
-    cohort, known
-        As in `person_faults`.
-    """
+def comparison_faults(cohort: Cohort) -> list[Fault]:
+    """Return faults of sites that contradict the others, then of people who do; FC must be finite."""
     of_sites = [*site_faults(cohort)]
-    return [*of_sites, *person_faults(cohort, unlike_sites(of_sites), known)]
+    return [*of_sites, *person_faults(cohort, unlike_sites(of_sites))]
 
 
 def unlike_sites(faults: Collection[Fault]) -> frozenset[str]:
@@ -141,11 +136,15 @@ def _reasons(
     """
     if not shares_pattern(group.total / group.n, z):
         return [""] * len(z)
-    means = group.without_each(z)
-    correlations = likeness(z, means)
+    correlations, sides = np.ones(len(z)), np.zeros(len(z))
+    many_rois = z.shape[1] >= SIDES_ROIS * (SIDES_ROIS - 1) // 2
+    for start in range(0, len(z), AT_ONCE):
+        rows = slice(start, start + AT_ONCE)
+        means = group.without_each(z[rows])
+        correlations[rows] = likeness(z[rows], means)
+        if many_rois:
+            sides[rows] = side_distance(means, z[rows])
     if as_site and np.median(correlations) < CONSISTENT:
         return [""] * len(z)
-    many_rois = z.shape[1] >= SIDES_ROIS * (SIDES_ROIS - 1) // 2
-    sides = side_distance(means, z) if many_rois else np.zeros(len(z))
     pairs = zip(correlations.tolist(), sides.tolist(), strict=True)
     return [why_unlike(r, side, others) for r, side in pairs]
