@@ -1,6 +1,7 @@
 """Bad data of every kind: one clear error from `check` and from `run`, and nothing written."""
 
 import json
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -45,24 +46,20 @@ def one_error(answer: Answer) -> None:
     assert sum(line.startswith("error: ") for line in answer.err.splitlines()) == 1
 
 
-def refused(
-    path: Path, *says: str, code: int = 1, data_code: int | None = None
-) -> None:
+def refused(path: Path, *says: str, code: int = 1) -> None:
     """`check` and `run` both refuse `path`, say why, and leave no run folder.
 
     A dataset that can be read is judged by `check` (exit code 1); one that cannot is an error (2).
-    `data_code` is that of the data without a config, where it differs.
     """
-    of_data = code if data_code is None else data_code
-    for target, expected in ((path, of_data), (config_for(path), code)):
+    for target in (path, config_for(path)):
         answer = fcforge("check", target)
-        assert answer.code == expected, answer
+        assert answer.code == code, answer
         said = answer.err if code == 2 else answer.out
         for words in says:
             assert words in said, said
         if code == 2:
             one_error(answer)
-        elif expected == 1:
+        else:
             assert "nothing would be trained" in said
     out = path.parent / "run"
     answer = fcforge(
@@ -143,7 +140,7 @@ BAD: list[tuple[Callable[[Arrays], None], tuple[str, ...]]] = [
     (diagonal, ("subject 's03'", "the diagonal is not 1", "ROI 5")),
     (non_square, (f"{R}, {R - 1})", "fc is (subjects, ROIs, ROIs)")),
     (one_class, ("site 'B'", "has no controls", "Merge it")),
-    (tiny_site, ("site 'C'", "is too small (1 controls, 2 patients", "Merge it")),
+    (tiny_site, ("site 'C'", "is too small (1 control, 2 patients", "Merge it")),
     (duplicate_subject, ("subject 's04'", "appears 2 times")),
     (duplicate_scan, ("looks like the scan of subject 's03'", "subject 's04'")),
     (unknown_label, ("subject 's03'", "unknown diagnosis '7'")),
@@ -158,20 +155,40 @@ def test_bad_data_in_one_file(spoil, says, tmp_path):
     arrays = good()
     spoil(arrays)
     code = 2 if spoil is non_square else 1  # FC that is no FC stops the loading
-    unsplit = spoil in (one_class, tiny_site)  # may be meant for a base model
-    refused(write(tmp_path, arrays), *says, code=code, data_code=0 if unsplit else code)
+    refused(write(tmp_path, arrays), *says, code=code)
 
 
 @pytest.mark.parametrize(("spoil", "site"), [(one_class, "B"), (tiny_site, "C")])
 def test_check_names_the_sites_that_a_run_refuses(spoil, site, tmp_path):
     arrays = good()
     spoil(arrays)
-    answer = fcforge("check", write(tmp_path, arrays))
+    path = write(tmp_path, arrays)
+    answer = fcforge("check", path)
+    assert answer.code == 1
+    refused = f"`fcforge run` refuses these data: {site} cannot be split"
+    last = answer.out.splitlines()[-1]
+    assert last.startswith(f"{refused}, 1 warning, nothing would be trained.")
+    assert last.endswith("base model alone: add --public.")
+    assert "`fcforge run` refuses it. Merge it" in answer.out
+    assert not json.loads(fcforge("check", path, "--json").out)["ok"]
+
+
+@pytest.mark.parametrize(("spoil", "site"), [(one_class, "B"), (tiny_site, "C")])
+def test_such_sites_may_be_for_a_base_model(spoil, site, tmp_path):
+    arrays = good()
+    spoil(arrays)
+    path = write(tmp_path, arrays)
+    answer = fcforge("check", path, "--public")
     assert answer.code == 0
     last = answer.out.splitlines()[-1]
     assert last.startswith("ok as public subjects of a base model, 1 warning.")
     assert last.endswith(f"`fcforge run` refuses these data: {site} cannot be split.")
-    assert "`fcforge run` refuses it. Merge it" in answer.out
+    assert json.loads(fcforge("check", path, "--public", "--json").out)["ok"]
+    nan_roi(arrays)
+    assert fcforge("check", write(tmp_path, arrays), "--public").code == 1
+    config = fcforge("check", config_for(path), "--public")
+    assert config.code == 2
+    assert "--public has no effect on a config" in config.err
 
 
 def test_findings_are_machine_readable(tmp_path):
@@ -219,6 +236,22 @@ def test_a_run_warns_of_sites_whose_names_look_alike():
     site = np.array([names.get(name, name) for name in people.site.tolist()])
     (line,) = data_warnings(replace(people, site=site))
     assert "look alike" in line
+
+
+def test_a_misspelt_site_is_a_warning_with_the_setting_that_merges():
+    people = simulate("easy", n_rois=24, seed=0)
+    first = people.site_names[0]
+    rows = np.flatnonzero(people.site == first)
+    for n in (1, 10):
+        site = people.site.astype("<U20")
+        site[rows[:n]] = f"{first}{first[-1]}"
+        lines = data_warnings(replace(people, site=site))
+        (line,) = [line for line in lines if "one letter" in line]
+        assert f"the sites '{first}' and '{first}{first[-1]}' differ" in line
+        setting = line.split("--set '")[1].removesuffix("'.")
+        merge = tomllib.loads(setting.removeprefix("dataset."))["merge"]
+        merged = replace(people, site=site).merge_sites(merge)
+        assert merged.site_names == people.site_names
 
 
 def drop(name: str) -> Callable[[Arrays], None]:

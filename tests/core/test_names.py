@@ -2,7 +2,14 @@
 
 import pytest
 
-from fcforge.core.names import canonical_name, first_look_alikes, look_alike, name_fault
+from fcforge.core.formatting import listed
+from fcforge.core.names import (
+    canonical_name,
+    first_look_alikes,
+    look_alike,
+    misspelt_pairs,
+    name_fault,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +68,62 @@ def test_confusable_names_are_found(one, other):
 def test_other_names_are_told_apart(one, other):
     assert not look_alike(one, other)
     assert first_look_alikes([one, other]) is None
+
+
+ABIDE = listed(
+    "PITT,OLIN,OHSU,SDSU,TRINITY,UM_1,UM_2,USM,YALE,CMU,LEUVEN_1,LEUVEN_2,KKI,NYU,STANFORD,"
+    "UCLA_1,UCLA_2,MAX_MUN,CALTECH,SBL"
+)
+ABIDE_2 = {
+    **{
+        "ABIDEII-BNI_1": 58,
+        "ABIDEII-EMC_1": 54,
+        "ABIDEII-ETH_1": 37,
+        "ABIDEII-GU_1": 106,
+    },
+    **{"ABIDEII-IP_1": 56, "ABIDEII-IU_1": 40, "ABIDEII-SU_2": 42, "ABIDEII-TCD_1": 42},
+    **{
+        "ABIDEII-UCD_1": 32,
+        "ABIDEII-USM_1": 33,
+        "ABIDEII-UPSM_1": 34,
+        "ABIDEII-NYU_1": 78,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "wrong", "m"),
+    [
+        ("NYU", 172, "NYUU", 1),
+        ("NYU", 15, "NYUU", 10),
+        ("NYU", 15, "NNYU", 10),
+        ("NYU_1", 172, "NYV_1", 2),
+        ("Stanford", 25, "stanfrd", 25),
+        ("TRINITY", 44, "TRINITI", 30),
+        ("UCLA_1", 64, "UCL_1", 3),
+    ],
+)
+def test_names_that_differ_by_one_letter_are_pairs(right, n, wrong, m):
+    for names in ({right: n, wrong: m, "PITT": 50}, {"PITT": 50, wrong: m, right: n}):
+        (pair,) = misspelt_pairs(names)
+        assert set(pair) == {right, wrong}
+        assert pair[0] == right or n == m
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        dict.fromkeys(ABIDE, 30) | {"NYU": 172, "CMU": 11},
+        ABIDE_2,
+        {"Site A": 90, "Site B": 3},
+        {"siteA": 90, "siteB": 3},
+        {"A": 90, "B": 3, "AA": 2},
+        {"S1": 90, "S11": 3, "S2": 3},
+        {"北京": 90, "南京": 3},
+        {"NYU": 90, "UYN": 3},
+        {"nyu": 90, "NYU": 3},  # `two_spellings` reports these
+        {"Lodz": 90, "Łodz": 3},  # `first_look_alikes` reports these
+    ],
+)
+def test_names_of_different_sites_are_no_pairs(names):
+    assert misspelt_pairs(names) == []

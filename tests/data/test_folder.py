@@ -145,6 +145,47 @@ def test_paths_that_lead_nowhere(tmp_path):
         load_folder(tmp_path / "x.csv")
 
 
+@pytest.mark.parametrize("table", ["participants.tsv", "participants.csv"])
+def test_the_table_of_a_folder_is_answered_with_the_folder(table, tmp_path):
+    write_folder(tmp_path / "d")
+    path = (tmp_path / "d" / "participants.tsv").rename(tmp_path / "d" / table)
+    with pytest.raises(DataError, match="is the table of people") as caught:
+        load_folder(path)
+    assert caught.value.do == f"Give the folder: {path.parent}"
+
+
+def test_faults_of_a_matrix_name_its_file(tmp_path):
+    made, _ = write_folder(tmp_path / "d", ".csv")
+    ids = made.subject_id.tolist()
+    spoilt = {}
+    for subject, i, j, value in ((ids[1], 0, 0, np.nan), (ids[4], 2, 3, 0.9)):
+        (path,) = (tmp_path / "d").glob(f"**/{subject}*.csv")
+        matrix = np.loadtxt(path, delimiter=",")
+        matrix[i, j] = value
+        np.savetxt(path, matrix, delimiter=",")
+        spoilt[subject] = path.relative_to(tmp_path / "d")
+    faults = {
+        fault.subject: fault for fault in check_cohort(load_folder(tmp_path / "d"))
+    }
+    assert set(faults) == set(spoilt)
+    for subject, path in spoilt.items():
+        assert f"subject '{subject}' ({path}): " in str(faults[subject])
+    with pytest.raises(DataError, match="FC is not symmetric") as caught:
+        require_valid(load_folder(tmp_path / "d"))
+    assert all(f"({path})" in str(caught.value) for path in spoilt.values())
+    equal = [*faults.values()][:1] * 3
+    assert "3 subjects" in str(grouped(equal)[0])
+    assert ".csv" not in str(grouped(equal)[0])
+
+
+def test_faults_of_one_file_for_all_name_no_other(tmp_path):
+    cohort = tiny()
+    cohort.fc[2, 1, 3] = np.nan
+    path = write_npz(tmp_path / "d.npz", cohort, fc=cohort.fc, fc_upper=None)
+    (fault,) = check_cohort(load_folder(path))
+    assert f"subject '{cohort.subject_id[2]}': 1 FC value is NaN" in str(fault)
+
+
 @pytest.mark.parametrize("series", [False, True])
 @pytest.mark.parametrize(
     "suffix", [".npy", ".npz", ".mat", ".csv", ".tsv", ".txt", ".1D"]

@@ -240,3 +240,16 @@ def test_a_word_for_a_missing_site_names_no_site(word, tmp_path):
     faults = [fault for fault in check_cohort(found) if "no site" in fault.what]
     assert len(faults) == 3
     assert all(fault.severity == "error" for fault in faults)
+
+
+@pytest.mark.parametrize(("word", "meant"), [("MDDD", "mdd"), ("contrl", "control")])
+def test_an_unknown_diagnosis_is_answered_with_the_nearest_one(word, meant):
+    with pytest.raises(DataError, match=f"unknown diagnosis '{word}'") as caught:
+        label_of(word)
+    assert caught.value.do.startswith(f"Did you mean '{meant}'? Known for patients")
+
+
+def test_an_unknown_diagnosis_like_no_other_is_answered_with_the_known_ones():
+    with pytest.raises(DataError) as caught:
+        label_of("dyslexia")
+    assert caught.value.do.startswith("Known for patients")

@@ -114,7 +114,7 @@ def test_swapped_diagnoses_are_a_warning(world):
     wrong = flipped(world, site)
     fault = only([f for f in check_cohort(wrong) if "look swapped" in f.what])
     assert (fault.severity, fault.site) == ("warning", site)
-    assert "--positive" in fault.do
+    assert fault.do == "Check which diagnosis means patient in the data of this site."
     require_valid(wrong)
     assert any("look swapped" in line for line in data_warnings(wrong))
 

@@ -2,10 +2,11 @@
 
 import difflib
 import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fcforge.core.errors import ConfigError
 
@@ -149,6 +150,8 @@ def with_visits(sites: Iterable[str], visits: int) -> tuple[str, ...]:
 
 
 # -- names of sites in any script ------------------------------------------------------------------
+LONG_WORD = 5  # letters from which two words hardly differ by one letter on purpose
+RARE = 10  # times as many people as a rare name has, if that may be a misspelling
 LONGEST_NAME = 64  # characters of a site's name
 PUNCTUATION = frozenset(" -_.,'()&+/#:")
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and signs without ink
@@ -230,6 +233,82 @@ def first_look_alikes(names: Iterable[str]) -> tuple[str, str] | None:
             if first != name:
                 return first, name
     return None
+
+
+def misspelt_pairs(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return pairs of names of which one may be a misspelling of the other, the more frequent first.
+
+    The two differ by one letter that is replaced, added or missing; case does not count. A digit is no
+    misspelling (UM_1 and UM_2), nor is a letter that counts (Site A and Site B). The word that
+    differs has `LONG_WORD` letters or more, or the letter is doubled (NYU and NYUU), or one name is
+    rare: short abbreviations often differ by one letter (SU and IU, USM and UPSM).
+
+    Parameters
+    ----------
+    counts : mapping of name to int
+        Number of people of each name.
+
+    Examples
+    --------
+    >>> misspelt_pairs({"NYUU": 10, "NYU": 12, "UM_1": 9, "UM_2": 9})
+    [('NYU', 'NYUU')]
+    >>> misspelt_pairs({"SU": 40, "IU": 40, "Site A": 9, "Site B": 9})
+    []
+    """
+    pairs = []
+    for one, other in itertools.combinations(counts, 2):
+        frequent, rare = sorted((one, other), key=lambda name: -counts[name])
+        word = _misspelt_word(frequent, rare)
+        if word is None or look_alike(one, other):
+            continue
+        is_rare = counts[rare] * RARE <= counts[frequent]
+        if len(word.text) >= LONG_WORD or word.is_doubled or is_rare:
+            pairs.append((frequent, rare))
+    return pairs
+
+
+class _Misspelt(NamedTuple):
+    """A word that two names write differently by one letter.
+
+    Attributes
+    ----------
+    text : str
+        The word in the form with more letters.
+    is_doubled : bool
+        Whether the letter that one name lacks stands beside an equal one.
+    """
+
+    text: str
+    is_doubled: bool
+
+
+def _misspelt_word(one: str, other: str) -> _Misspelt | None:
+    """Return the word by one letter of which two names differ; None if they differ otherwise."""
+    longer, shorter = sorted(
+        (canonical_name(one), canonical_name(other)), key=len, reverse=True
+    )
+    a, b = longer.casefold(), shorter.casefold()
+    if len(a) != len(longer) or len(b) != len(shorter) or len(a) - len(b) > 1:
+        return None
+    letters_of_both = zip(a, b, strict=False)
+    place = next((i for i, (x, y) in enumerate(letters_of_both) if x != y), len(b))
+    is_added = len(a) > len(b)
+    if place == len(a) or a[place + 1 :] != b[place + (not is_added) :]:
+        return None
+    letters = a[place] + ("" if is_added else b[place])
+    before = re.search(r"[^\W\d_]*$", longer[:place])
+    after = re.match(r"[^\W\d_]*", longer[place + 1 :])
+    # A character of a script without upper case is a syllable or a word.
+    if letters.upper() == letters.lower() or before is None or after is None:
+        return None
+    # A letter that counts stands alone, or is a capital at the end: Site A, siteB.
+    is_last = not after[0] and (not before[0] or before[0][-1].islower())
+    if len(before[0] + after[0]) < 1 + is_added or (
+        is_last and longer[place].isupper()
+    ):
+        return None
+    doubled = is_added and a[place] in a[max(place - 1, 0) : place] + a[place + 1 :][:1]
+    return _Misspelt(before[0] + longer[place] + after[0], doubled)
 
 
 @functools.lru_cache(maxsize=100_000)

@@ -110,3 +110,6 @@ class CheckRequest(PeopleRequest, JsonRequest):
         [], "A setting, e.g. training.epochs=5.", flag="--set"
     )
     allow_code: bool = option(False, ALLOW_CODE)
+    public: bool = option(
+        False, "The data are for a base model only, so that no site has to be split."
+    )

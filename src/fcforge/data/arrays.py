@@ -46,6 +46,9 @@ IN_PYTHON = {
     r"In \[dataset\]: leave_out = .*": (
         "Leave one of them out of all arrays, or give dataset={'allow_duplicates': True}."
     ),
+    r"leave the subject out: leave_out = .* in \[dataset\], or .*": (
+        "leave the subject out of all arrays."
+    ),
     r"leave one of the two out: leave_out = .*? in \[dataset\]\.": (
         "leave one of the two out of all arrays."
     ),

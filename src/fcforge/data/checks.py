@@ -3,19 +3,23 @@
 Each check yields `Fault` objects: errors, which prevent training, and warnings.
 """
 
+import json
+import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fcforge.core.errors import DataError
 from fcforge.core.formatting import abbreviated, counted
-from fcforge.core.names import first_look_alikes, two_spellings
+from fcforge.core.names import first_look_alikes, misspelt_pairs, two_spellings
 from fcforge.core.target import Target
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_numbers
 from fcforge.data.faults import Fault, Severity, grouped
 from fcforge.data.participants import NAME_THEM
-from fcforge.data.site_checks import site_faults
+from fcforge.data.person_checks import comparison_faults
 from fcforge.data.subject_ids import bare_id, id_faults
 
 MIN_PER_SITE = 8  # a smaller site cannot be split in three
@@ -44,7 +48,7 @@ WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']
 def check_cohort(
     cohort: Cohort, *, n_rois: int | None = None, to_split: bool = True
 ) -> list[Fault]:
-    """Return all faults of a cohort: of loading, shapes, matrices, ids, duplicates and sites.
+    """Return all faults of a cohort: of loading, shapes, matrices, ids, duplicates, sites and people.
 
     Parameters
     ----------
@@ -61,15 +65,19 @@ def check_cohort(
         Errors first; empty for a valid cohort. An ROI without signal, whose FC is 0 everywhere,
         is a warning: 54 of the 871 people of ABIDE have one.
     """
-    faults = [*cohort.faults, *_shape_faults(cohort, n_rois)]
-    # Later checks index by row and column, so they need right shapes.
-    if not any(f.severity == "error" and not f.subject for f in faults):
-        faults += [*cohort.once(_matrix_faults_of), *_subject_faults(cohort)]
+    of_shapes = [*_shape_faults(cohort, n_rois)]
+    faults = [*cohort.faults, *of_shapes]
+    if not of_shapes:  # later checks index by row and column
+        faults += _in_files(cohort.once(_matrix_faults_of), cohort)
+        faults += _subject_faults(cohort)
         faults += cohort.once(id_faults)
-        if np.isfinite(cohort.fc).all():
-            faults += [*_duplicate_faults(cohort), *cohort.once(site_faults)]
-            if not any(f.severity == "error" and f.subject for f in faults):
-                faults += cohort.once(_positive_faults)
+        # The people without errors are compared, so that one error does not hide other faults.
+        comparable = _finite(cohort)
+        faults += _duplicate_faults(comparable)
+        faults += _in_files(comparable.once(comparison_faults), cohort)
+        faulty = [f.subject for f in faults if f.severity == "error" and f.subject]
+        others = _chosen(cohort, ~np.isin(cohort.subject_id, faulty))
+        faults += _in_files(others.once(_positive_faults), cohort)
         faults += [*_size_faults(cohort, to_split), *_covariate_faults(cohort)]
     return sorted(faults, key=lambda f: f.severity != "error")
 
@@ -100,8 +108,8 @@ def data_warnings(cohort: Cohort, *, of_loading: bool = True) -> list[str]:
     """Return what every command that trains warns of as lines, equal ones once.
 
     These are the people that the loader left out, ROIs without signal, eigenvalues, ids that may be
-    of one person, duplicate scans, sites that contradict the others, and names of sites that look
-    alike. People with ROIs without signal are counted in one line. Duplicate scans that a cohort
+    of one person, duplicate scans, sites and people that contradict the others, and names of sites that
+    look alike. People with ROIs without signal are counted in one line. Duplicate scans that a cohort
     with ``allow_duplicates`` accepts are not among them.
 
     Parameters
@@ -112,13 +120,30 @@ def data_warnings(cohort: Cohort, *, of_loading: bool = True) -> list[str]:
     """
     faults = [*cohort.faults] if of_loading else []
     if len(cohort) and np.isfinite(cohort.fc).all():
-        faults += [*_flat_roi_faults(cohort), *cohort.once(_positive_faults)]
+        of_scans = [*_flat_roi_faults(cohort), *cohort.once(_positive_faults)]
+        faults += _in_files(of_scans, cohort)
         faults += cohort.once(id_faults)
         if not cohort.allow_duplicates:
             faults += _duplicate_faults(cohort)
-        faults += cohort.once(site_faults)
+        faults += _in_files(cohort.once(comparison_faults), cohort)
     faults += _size_faults(cohort, to_split=True)  # its warnings: names of sites
     return warning_lines(faults)
+
+
+def _in_files(faults: Iterable[Fault], cohort: Cohort) -> Iterator[Fault]:
+    """Yield faults of scans with the file that holds the scan, where it is known."""
+    for fault in faults:
+        yield replace(fault, file=cohort.file_of.get(fault.subject, ""))
+
+
+def _finite(cohort: Cohort) -> Cohort:
+    """Return the people whose FC holds neither NaN nor infinity."""
+    return _chosen(cohort, np.isfinite(cohort.fc).all(axis=(1, 2)))
+
+
+def _chosen(cohort: Cohort, chosen: np.ndarray) -> Cohort:
+    """Return the people of a mask (n,); the cohort itself, with what it has cached, if these are all."""
+    return cohort if chosen.all() else cohort.select(chosen)
 
 
 def warning_lines(faults: Iterable[Fault]) -> list[str]:
@@ -224,7 +249,9 @@ def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     if not_finite.any():
         rows = np.flatnonzero(not_finite.any(axis=1))
         rois = abbreviated((rows + 1).tolist(), 4)
-        message = f"{int(not_finite.sum())} FC values are NaN or infinite (ROI {rois})."
+        n = int(not_finite.sum())
+        are = "FC value is" if n == 1 else "FC values are"
+        message = f"{n} {are} NaN or infinite (ROI {rois})."
         hint = "Leave the subject out, or set the FC of ROIs without signal to 0."
         if not not_finite[~np.eye(len(matrix), dtype=bool)].any():
             message = "the diagonal holds NaN or infinity."
@@ -318,7 +345,7 @@ def _duplicate_faults(cohort: Cohort) -> Iterator[Fault]:
             message += ", who has another diagnosis"
         hint = (
             f"A run refuses such a pair in training and test: leave_out = ['{other}'] in "
-            f"[dataset]. With contribute: --leave-out {other}."
+            f"[dataset], or without a config --leave-out {other}."
         )
         severity: Severity = "error" if r > COPY else "warning"
         yield Fault(severity, f"{message}.", hint, other, site[other])
@@ -356,18 +383,32 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
         yield Fault("error", message, hint)
     elif pair := first_look_alikes(cohort.site_names):
         message = f"the sites '{pair[0]}' and '{pair[1]}' look alike."
-        hint = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
-        yield Fault("warning", message, hint)
+        yield Fault("warning", message, _merge_them(*pair))
+    people = Counter(cohort.site.tolist())
+    for site, misspelt in misspelt_pairs(
+        {name: people[name] for name in cohort.site_names if name}
+    ):
+        message = f"the sites '{site}' and '{misspelt}' differ by one letter."
+        yield Fault("warning", message, _merge_them(site, misspelt))
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
         if not site:
-            message = f"{len(labels)} subjects have no site."
+            have = "has" if len(labels) == 1 else "have"
+            message = f"{counted(len(labels), 'subject')} {have} no site."
             yield Fault("error", message, "Name their site.")
         elif message := why_not_splittable(labels, target):
             hint = "Merge it with another site or leave it out."
             if not to_split:
                 hint = f"`fcforge run` refuses it. {hint}"
             yield Fault(severity, message, hint, site=site)
+
+
+def _merge_them(site: str, other: str) -> str:
+    """Return the advice to merge two sites whose names may mean one, as a setting to type."""
+    quoted = [json.dumps(name, ensure_ascii=False) for name in (site, other)]
+    key = site if re.fullmatch(r"[A-Za-z0-9_-]+", site) else quoted[0]
+    table = f"{{{key} = [{quoted[1]}]}}"
+    return f"If they are one: --set 'dataset.merge={table}'."
 
 
 def why_not_splittable(y: np.ndarray, target: Target) -> str:
@@ -399,7 +440,9 @@ def _class_names(target: Target) -> tuple[str, ...]:
 def _sizes(y: np.ndarray, target: Target) -> str:
     """Return the number of people of each class, in words."""
     pairs = zip(class_counts(y, target), _class_names(target), strict=True)
-    return ", ".join(f"{n} {name}" for n, name in pairs)
+    if target.outputs > 2:  # names of classes
+        return ", ".join(f"{n} {name}" for n, name in pairs)
+    return ", ".join(counted(n, name.removesuffix("s")) for n, name in pairs)
 
 
 def without_duplicates(cohort: Cohort) -> tuple[Cohort, list[str]]:

@@ -56,6 +56,8 @@ class Cohort:
         Meaning of y: classes with their names, e.g. ``("TC", "ASD")``, or a number with limits.
     weight : ndarray of shape (n,), optional
         Positive weights of the subjects in training.
+    file_of : mapping of subject id to str
+        File of each subject, for messages; empty if one file holds all.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Cohort:
     allow_unlike_sites: bool = False
     target: Target = field(default_factory=Target)
     weight: np.ndarray | None = None
+    file_of: Mapping[str, str] = field(default_factory=dict)
     _found: dict[Callable[..., Any], tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

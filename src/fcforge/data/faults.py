@@ -26,6 +26,8 @@ class Fault:
         Subject or site that has the fault; empty if it does not belong to one.
     count : int
         Number of subjects with this fault (see `grouped`).
+    file : str
+        File that holds the subject's scan; empty if unknown.
     """
 
     severity: Severity
@@ -34,6 +36,7 @@ class Fault:
     subject: str = ""
     site: str = ""
     count: int = 1
+    file: str = ""
 
     @classmethod
     def of(cls, error: DataError, subject: str, site: str) -> "Fault":
@@ -44,6 +47,8 @@ class Fault:
     def __str__(self) -> str:
         owners = (("site", self.site), ("subject", self.subject))
         where = " ".join(f"{kind} '{name}'" for kind, name in owners if name)
+        if self.file:
+            where += f" ({self.file})"
         if self.count > 1:
             where = f"{self.count} subjects ({self.subject})"
         text = f"{where}: {self.what}" if where else self.what

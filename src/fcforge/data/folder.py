@@ -172,6 +172,9 @@ class Folder(Validated):
             return listed._replace(faults=faults), lambda person: read_fc(
                 _file_of(person, path, files, sites_of), self.kind, self.variable
             )
+        if table_in(path.parent) == path and not _has_edges(read_table(path)):
+            message = "is the table of people of a folder, without their FC."
+            raise DataError(message, do=f"Give the folder: {path.parent}")
         if path.suffix.lower() in TEXT:
             rows, fc, names = _edge_rows(read_table(path), self.kind)
         elif path.suffix.lower() == ".npz":
@@ -372,6 +375,11 @@ def _table_columns(path: Path) -> dict[str, np.ndarray]:
     return {"subject_id": ids, **participants.as_covariates(extra)}
 
 
+def _has_edges(rows: Rows) -> bool:
+    """Return whether a table has columns of edges."""
+    return any(EDGE.fullmatch(name) for name in rows[0])
+
+
 def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...]]:
     """Return the rows of a table without their edges, the FC of the edges, and the ROI names.
 
@@ -379,7 +387,7 @@ def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...
     if `kind` says so, else correlations.
     """
     names = [name for name in rows[0] if EDGE.fullmatch(name)]
-    if not names:
+    if not _has_edges(rows):
         hint = (
             "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
         )
@@ -510,9 +518,9 @@ def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Rea
             row = matrix.reshape(1, -1)
             edges = undo_fisher_z(row) if kind == "fisher_z" else row
             matrices, names = rows_as_fc(edges, names)
-            return Reading(matrices[0], roi_names=names)
+            return Reading(matrices[0], roi_names=names, file=str(path))
         fc = to_fc(matrix, kind)
-        return Reading(fc, roi_names=names[: len(fc)])
+        return Reading(fc, roi_names=names[: len(fc)], file=str(path))
 
 
 def scan_files(folder: Path, pattern: str = "**/*") -> list[Path]:

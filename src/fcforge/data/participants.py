@@ -6,6 +6,7 @@ Known words need no setting. If the table has a second disorder or other words, 
 groups: ``positive`` and ``negative``, or ``classes`` if there are more than two.
 """
 
+import difflib
 import re
 import unicodedata
 from collections import Counter
@@ -129,7 +130,9 @@ def label_of(value: str, column: str = "") -> int:
     known = (
         f"Known for patients: {patients}; for controls: {controls}; and similar words."
     )
-    hint = f"{known} {NAME_THEM} {SEVERAL}"
+    near = difflib.get_close_matches(word, [*PATIENTS, *CONTROLS], n=1, cutoff=0.8)
+    meant = f"Did you mean '{near[0]}'? " if near else ""
+    hint = f"{meant}{known} {NAME_THEM} {SEVERAL}"
     raise DataError(f"unknown diagnosis '{value.strip()}'.", do=hint)
 
 
@@ -284,11 +287,14 @@ class Reading(NamedTuple):
         Covariates that the file tells, e.g. the number of volumes.
     roi_names : tuple of str
         Names of the R ROIs; empty if the file has none.
+    file : str
+        Path of a file that holds this subject alone; else empty.
     """
 
     fc: np.ndarray
     more: Mapping[str, Any] = {}
     roi_names: tuple[str, ...] = ()
+    file: str = ""
 
 
 class Listed(NamedTuple):
@@ -349,7 +355,17 @@ def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
         path=str(path),
         faults=(*listed.faults, *unread, *roi_faults),
         target=Target(classes=classes),
+        file_of={
+            person.subject_id: str(_below(Path(reading.file), path))
+            for person, reading in kept
+            if reading.file
+        },
     )
+
+
+def _below(file: Path, folder: Path) -> Path:
+    """Return the path of a file relative to a folder, or as it is if it lies elsewhere."""
+    return file.relative_to(folder) if file.is_relative_to(folder) else file
 
 
 def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:

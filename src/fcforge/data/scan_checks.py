@@ -125,9 +125,9 @@ class Reference(NamedTuple):
 
 
 def likeness(rows: Array, mean: Array) -> Array:
-    """Return the correlation (n,) of each row of edges (n, E) with mean edges (E,)."""
+    """Return the correlation (n,) of each row of edges (n, E) with mean edges (E,) or its row of (n, E)."""
     centred = rows - rows.mean(1, keepdims=True)
-    return _cosine(centred, mean - mean.mean())
+    return _cosine(centred, mean - mean.mean(-1, keepdims=True))
 
 
 def unit_rows(rows: Array) -> Array:
@@ -137,9 +137,11 @@ def unit_rows(rows: Array) -> Array:
 
 
 def _cosine(rows: Array, vector: Array) -> Array:
-    """Return the cosine (n,) of the angle between each row (n, d) and a vector (d,)."""
-    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector)
-    return rows @ vector / lengths.clip(min=TINY)
+    """Return the cosine (n,) of the angle between each row (n, d) and a vector (d,) or its row of (n, d)."""
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector, axis=-1)
+    if vector.ndim == 1:
+        return rows @ vector / lengths.clip(min=TINY)
+    return np.einsum("nd,nd->n", rows, vector) / lengths.clip(min=TINY)
 
 
 def limits(reference: Reference, fc: Array) -> dict[str, float]:
@@ -286,15 +288,33 @@ def unlike_learned(learned: Array, fc: Array) -> str:
         return ""
     mean = fisher_z(learned[None])[0]
     z = fisher_z(fc)
-    typical_length = float(np.median(z.std(1)))
-    if mean.std() < COMMON * typical_length:
+    if not shares_pattern(mean, z):
         return ""
     correlation = float(np.median(likeness(z, mean)))
+    sides = float(side_distance(mean, z.mean(0)[None])[0])
+    return why_unlike(correlation, sides, "the people it learned from")
+
+
+def shares_pattern(mean: Array, z: Array) -> bool:
+    """Return whether mean edges (E,) of people are a pattern that a scan of z (n, E) should show."""
+    return bool(mean.std() >= COMMON * float(np.median(z.std(1))))
+
+
+def why_unlike(correlation: float, sides: float, others: str) -> str:
+    """Return why a scan, or the mean of several, looks unlike other people; "" if it does not.
+
+    Parameters
+    ----------
+    correlation : float
+        Correlation of the scan's edges with the people's mean edges.
+    sides : float
+        Its `side_distance` from the mean edges.
+    others : str
+        Name of the people in the message.
+    """
     if correlation < ALIKE_SCAN:
-        return unlike("the people it learned from", correlation)
-    if side_distance(mean, z.mean(0)[None])[0] > 1:
-        return sides_swapped("the people it learned from")
-    return ""
+        return unlike(others, correlation)
+    return sides_swapped(others) if sides > 1 else ""
 
 
 def partners(mean: Array) -> Array | None:
@@ -350,9 +370,9 @@ def side_distance(mean: Array, upper: Array) -> Array:
 
     Parameters
     ----------
-    mean : ndarray of shape (E,)
-        Mean edges of people whose ROIs are in the right order. If they show no pairs of ROIs, all
-        distances are 0.
+    mean : ndarray of shape (E,) or (n, E)
+        Mean edges of people whose ROIs are in the right order, or one such mean for each scan. If they
+        show no pairs of ROIs, all distances are 0.
     upper : ndarray of shape (n, E)
         Edges of scans, or of a site's mean scan.
 
@@ -361,8 +381,11 @@ def side_distance(mean: Array, upper: Array) -> Array:
     ndarray of shape (n,)
         One minus the correlation of the asymmetries, in units of that at the limit `SWAPPED`.
     """
-    partner = partners(mean)
+    means = np.atleast_2d(mean)
+    partner = partners(means.mean(0))
     if partner is None:
         return np.zeros(len(upper))
-    correlation = _cosine(asymmetry(upper, partner), asymmetry(mean[None], partner)[0])
+    of_mean = asymmetry(means, partner)
+    of_mean = of_mean[0] if mean.ndim == 1 else of_mean
+    correlation = _cosine(asymmetry(upper, partner), of_mean)
     return (1 - correlation) / (1 - SWAPPED)

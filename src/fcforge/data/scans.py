@@ -135,7 +135,7 @@ def _scans(name: str, path: Path, row: Row, kind: Kind) -> list[Scan]:
     arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
     of_many_people = "fc_upper" in arrays or np.ndim(arrays.get("fc", 0)) == 3
     if not of_many_people:
-        fc, _, names = read_fc(path, kind)
+        fc, _, names, _ = read_fc(path, kind)
         return [Scan(name, fc, "", _numbers(row), names)]
     rows, matrices, names = npz_rows(arrays, kind)
     people = participants.people_of(rows, {}, needed=()).people

@@ -55,10 +55,6 @@ CHECK_SIDES = (
     "Check the order of the ROIs and the orientation of the images. If they are right: "
     "allow_unlike_sites = true in [dataset]."
 )
-CHECK_LABELS = (
-    "Check which diagnosis means patient in the data of this site (positive, --positive), or the "
-    "order of the classes, or the sign of the number."
-)
 CHECK_BOTH_LABELS = (
     "Check which diagnosis means patient in the two data sets (positive), or the order of "
     "the classes, or the sign of the number."
@@ -270,7 +266,7 @@ def _label_faults(cohort: Cohort) -> Iterator[Fault]:
     target = cohort.target
     for swapped in _swapped_labels(cohort, cohort.site, SWAPPED):
         message = labels_swapped(target, *swapped[1:])
-        yield Fault("warning", message, CHECK_LABELS, site=swapped.part)
+        yield Fault("warning", message, check_labels(target), site=swapped.part)
 
 
 class _Swapped(NamedTuple):
@@ -359,6 +355,15 @@ def labels_swapped(
         f"'{words[high]}' and '{words[low]}' look swapped: a classifier of {others} has AUROC "
         f"{result.auroc:.2f} for {people or f'its {n} people'} (p = {result.p:.2g})."
     )
+
+
+def check_labels(target: Target) -> str:
+    """Return the advice about a site whose diagnoses or numbers look swapped."""
+    if target.kind == "two classes":
+        return "Check which diagnosis means patient in the data of this site."
+    if target.kind == "more classes":
+        return "Check the order of the classes in the data of this site."
+    return f"Check the sign of {target.name} in the data of this site."
 
 
 def _halves(cohort: Cohort) -> np.ndarray:

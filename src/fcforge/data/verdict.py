@@ -21,17 +21,25 @@ class Verdict:
         Faults of the cohort, one per subject.
     notes : list of str
         Remarks on the experiment.
+    public : bool
+        Whether the data are for a base model only, so that no site has to be split.
     """
 
     what: str
     cohort: Cohort
     findings: list[Fault]
     notes: list[str]
+    public: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether the data can be trained on: there is no error among the findings."""
-        return not any(f.severity == "error" for f in self.findings)
+        """Whether the data can be used as intended: no error, and no site that a run refuses."""
+        return not self.has_errors and (self.public or not self.unsplittable)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether there is an error among the findings."""
+        return any(f.severity == "error" for f in self.findings)
 
     @property
     def unsplittable(self) -> list[str]:

@@ -21,7 +21,7 @@ from fcforge.core.target import Target
 from fcforge.data.checks import MIN_PER_CLASS
 from fcforge.data.cohort import Cohort
 from fcforge.data.label_codes import are_numbers
-from fcforge.data.site_checks import CHECK_LABELS, SWAPPED, contrast, labels_swapped
+from fcforge.data.site_checks import SWAPPED, check_labels, contrast, labels_swapped
 from fcforge.estimator import people
 from fcforge.estimator.continual import LEARN_ANEW, ContinualEstimator
 from fcforge.estimator.inputs import InputError, as_input_error
@@ -361,7 +361,8 @@ class ForgeClassifier(ClassifierMixin, ContinualEstimator):
                 n = int(members.sum())
                 message = labels_swapped(subjects.target, 0, 1, result, n)
                 warnings.warn(
-                    f"site '{name}': {message} {CHECK_LABELS}", stacklevel=stacklevel
+                    f"site '{name}': {message} {check_labels(subjects.target)}",
+                    stacklevel=stacklevel,
                 )
 
     # -- predictions ----------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from fcforge.core.names import check_names
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.matrices import Layout
+from fcforge.data.person_checks import Group, person_faults, unlike_sites
 from fcforge.data.scan_checks import MIN_ROIS, fisher_z, unlike_learned
 from fcforge.data.site_checks import scan_fault, site_faults
 from fcforge.estimator import people as people_module
@@ -48,6 +49,9 @@ LEARN_ANEW = "Learn from scratch with fit, or set it back."
 # smallest number of people whose model checks the diagnoses of the next site of `fit`; with 20 one correct
 # site of 152 looked swapped on ABIDE I (20 sites, 8 orders), with 50 none
 FEWEST_TO_CHECK = 50
+CHECK_ROW = (
+    "Check the order of its ROIs; if it cannot be corrected, leave the subject out."
+)
 FEWEST_STORED = 10  # smallest number of people whose mean FC is stored
 
 
@@ -216,6 +220,7 @@ class ContinualEstimator(Fitted, ABC):
             allow_unlike_sites=self.allow_unlike_sites,
             weight=weight,
         )
+        row_of = {name: row for row, name in enumerate(subjects.subject_id.tolist())}
         if weight is not None and not weight.all():
             subjects = subjects.select(weight > 0)
             fc = subjects.fc
@@ -230,7 +235,7 @@ class ContinualEstimator(Fitted, ABC):
             hashes = people_module.require_new_people(
                 subjects, hashes, named=site is not None
             )
-            doubted = self._check_sites(subjects, first)
+            doubted = self._check_sites(subjects, first, row_of)
             rest = subjects.select(~np.isin(subjects.site, [*doubted]))
             if not first and len(rest):
                 self._check_diagnoses(rest, self.model_)
@@ -299,11 +304,13 @@ class ContinualEstimator(Fitted, ABC):
             name for name in dict.fromkeys(requested.tolist()) if name in names
         )
 
-    def _check_sites(self, subjects: Cohort, first: bool) -> frozenset[str]:
-        """Raise an error for sites with other ROIs, and warn of swapped diagnoses, by `fcforge.data`'s checks.
+    def _check_sites(
+        self, subjects: Cohort, first: bool, row_of: Mapping[str, int]
+    ) -> frozenset[str]:
+        """Raise an error for sites with other ROIs, and warn of swapped diagnoses and unlike scans.
 
         Sites of one call are compared with each other; in later calls each is also compared with
-        the mean of everybody learned before.
+        the mean of everybody learned before. So is each scan, in addition to those of its site.
 
         Parameters
         ----------
@@ -311,6 +318,8 @@ class ContinualEstimator(Fitted, ABC):
             Subjects of this call.
         first : bool
             Whether this is the first call.
+        row_of : mapping of str to int
+            Row of X of each subject.
 
         Returns
         -------
@@ -318,11 +327,13 @@ class ContinualEstimator(Fitted, ABC):
             Sites with a warning.
         """
         faults = [*site_faults(subjects)]
+        known: Group | None = None
         if not first and self._n_seen and subjects.n_rois >= MIN_ROIS:
             # also compare each new site with the mean of everybody learned before
             severity: Literal["error", "warning"]
             severity = "warning" if self.allow_unlike_sites else "error"
             mean_edges = fisher_z(self.mean_fc_[None])[0]
+            known = Group(self._n_seen * mean_edges, self._n_seen)
             for name in subjects.site_names:
                 fc = subjects.fc[subjects.site == name]
                 others = "the sites before it"
@@ -336,6 +347,9 @@ class ContinualEstimator(Fitted, ABC):
             if fault.severity == "error":
                 raise InputError(fault.what, where=f"site '{fault.site}'", do=advice)
             warnings.warn(f"site '{fault.site}': {fault.what} {advice}", stacklevel=5)
+        for fault in person_faults(subjects, unlike_sites(faults), known):
+            place = f"X[{row_of[fault.subject]}] of site '{fault.site}'"
+            warnings.warn(f"{place}: {fault.what} {CHECK_ROW}", stacklevel=5)
         return frozenset(fault.site for fault in faults)
 
     def _check_diagnoses(

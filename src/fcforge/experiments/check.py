@@ -17,7 +17,7 @@ def check_target(asked: CheckRequest) -> Verdict:
 
     For a config (.toml) the dataset is checked, and that every learner can be built. Anything else is loaded
     as the dataset ``folder``. There a site that cannot be split is only a warning, because its subjects may
-    be meant as public subjects for a base model.
+    be meant as public subjects for a base model. The data are accepted if the request says so.
 
     Parameters
     ----------
@@ -37,13 +37,19 @@ def check_target(asked: CheckRequest) -> Verdict:
                 "options for reading data have no effect on a config, which states them itself.",
                 do=f"Use {given}.",
             )
+        if asked.public:
+            raise ConfigError(
+                "--public has no effect on a config: a run splits every site.",
+                do="Leave --public out, or check the data file or folder.",
+            )
         return _check_config(target, asked.overrides, asked.allow_code)
     if not target.exists():
         raise DataError("no such file or folder.", where=target)
     changed = override_only({"dataset": {}}, asked.overrides)
     settings = {**asked.loading, "path": str(target)}
     cohort = load_dataset(dataset_of("folder", settings, changed["dataset"]))
-    return Verdict(str(target), cohort, check_cohort(cohort, to_split=False), [])
+    findings = check_cohort(cohort, to_split=False)
+    return Verdict(str(target), cohort, findings, [], public=asked.public)
 
 
 def _check_config(target: Path, settings: Sequence[str], allow_code: bool) -> Verdict:

@@ -24,6 +24,7 @@ from fcforge.data.confounds import Confounds, fit_on_cohort
 from fcforge.data.datasets import load_dataset
 from fcforge.data.duplicates import find_duplicates
 from fcforge.data.faults import Fault
+from fcforge.data.person_checks import person_faults, unlike_sites
 from fcforge.data.site_checks import public_site_faults
 from fcforge.data.subject_ids import (
     LONG,
@@ -177,7 +178,8 @@ def compare_public(public: Cohort, tested: Cohort) -> tuple[Fault, ...]:
     """Return warnings about public and tested people that contradict each other, or raise `DataError`.
 
     They are compared as sites of one run are: order of the ROIs, hemispheres, meaning of the
-    diagnoses, and ids that may be of one person. Each fault has the severity that it has there.
+    diagnoses, ids that may be of one person, and single scans that are unlike the others. Each fault has
+    the severity that it has there.
 
     Parameters
     ----------
@@ -209,6 +211,12 @@ def compare_public(public: Cohort, tested: Cohort) -> tuple[Fault, ...]:
             where="[base_model]",
             do="Nothing was trained.",
         )
+    unlike = unlike_sites(faults)
+    if "" in unlike:  # the public people as a whole, which was allowed
+        unlike |= {*public_sites}
+    # Faults of tested people are reported without the public ones.
+    of_people = person_faults(both, unlike)
+    faults += [fault for fault in of_people if fault.site in public_sites]
     return tuple(faults)
 
 

@@ -71,27 +71,48 @@ def check_lines(verdict: "Verdict") -> list[Line]:
     Equal faults of several subjects are one line.
     """
     cohort = verdict.cohort
-    lines = [Line(f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs")]
+    subjects = counted(len(cohort), "subject")
+    lines = [Line(f"{verdict.what}: {subjects}, {counted(cohort.n_rois, 'ROI')}")]
     if len(cohort):
         lines.append(Line(f"  {verdict.target}"))
     for site, counts in verdict.sites().items():
-        people = ", ".join(f"{n} {group}" for group, n in counts.items())
+        people = ", ".join(_people(n, group) for group, n in counts.items())
         lines.append(Line(f"  {site}: {people}"))
     lines += [Line(f"  {note}") for note in verdict.notes]
     for fault in verdict.complaints:
         lines.append(Line(f"{fault.severity}: {fault}", COLOURS[fault.severity]))
     numbers = Counter(fault.severity for fault in verdict.complaints)
     summary = [counted(n, severity) for severity, n in numbers.items()]
-    if verdict.ok and verdict.unsplittable:
-        sites = abbreviated(verdict.unsplittable)
-        words = ["ok as public subjects of a base model", *summary]
-        refused = f"`fcforge run` refuses these data: {sites} cannot be split."
-        lines.append(Line(f"{', '.join(words)}. {refused}", "yellow"))
-    elif verdict.ok:
-        lines.append(Line(", ".join(["ok", *summary]), "green"))
-    else:
+    if verdict.has_errors:
         lines.append(Line(", ".join([*summary, "nothing would be trained"]), "red"))
+    elif verdict.unsplittable:
+        lines.append(Line(_on_unsplittable(verdict, summary), "yellow"))
+    else:
+        lines.append(Line(", ".join(["ok", *summary]), "green"))
     return lines
+
+
+def _people(n: int, group: str) -> str:
+    """Return a number of people with their group: subjects, patients or the name of a class."""
+    plural = ("subjects", "patients")
+    return counted(n, group.removesuffix("s")) if group in plural else f"{n} {group}"
+
+
+def _on_unsplittable(verdict: "Verdict", summary: list[str]) -> str:
+    """Return the conclusion of `fcforge check` on data without errors that a run refuses.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    summary : list of str
+        Numbers of findings in words.
+    """
+    refused = f"`fcforge run` refuses these data: {abbreviated(verdict.unsplittable)} cannot be split"
+    usable = "as public subjects of a base model"
+    if verdict.public:
+        return f"{', '.join([f'ok {usable}', *summary])}. {refused}."
+    text = ", ".join([refused, *summary, "nothing would be trained"])
+    return f"{text}. They are ok {usable} alone: add --public."
 
 
 def check_text(verdict: "Verdict") -> str:
