@@ -11,6 +11,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.edges import fc_from_upper
 from fcforge.data.faults import Fault
 from fcforge.data.folder import load_folder
+from fcforge.data.person_checks import comparison_faults
 from fcforge.data.scan_checks import fisher_z, unlike_learned
 from fcforge.data.simulated import simulate
 from fcforge.data.site_checks import (
@@ -324,9 +325,9 @@ def test_sites_are_compared_once_for_all_steps_of_a_run(world, monkeypatch):
 
     def counted_faults(cohort):
         compared.append(cohort)
-        return site_faults(cohort)
+        return comparison_faults(cohort)
 
-    monkeypatch.setattr("fcforge.data.checks.site_faults", counted_faults)
+    monkeypatch.setattr("fcforge.data.checks.comparison_faults", counted_faults)
     wrong = flipped(world, world.site_names[0])  # a new cohort
     require_valid(wrong)
     (line,) = data_warnings(wrong)
