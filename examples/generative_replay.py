@@ -11,7 +11,13 @@ import torch
 from fcforge.methods.base import Loss, Method, eval_output, label_loss
 from fcforge.methods.shared.rehearsal import both_batches
 from fcforge.replay.bank import gather
-from fcforge.replay.memory import Memory, empty_memory, joined, recall, uniform_slots
+from fcforge.replay.memory import (
+    Memory,
+    empty_memory,
+    joined_memories,
+    recall,
+    uniform_slots,
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class GenerativeReplay(Method):
         out = eval_output(model, lane, gather(site.bank.inputs(model), rows))
         y, place = site.bank.y[rows], torch.full_like(rows, site.position)
         new = Memory(rows, y, out.logits, out.embedding[:, :0], place)
-        return lane._replace(state=joined(lane.state, new))
+        return lane._replace(state=joined_memories(lane.state, new))
 
     def recall(self, lane, inputs, key):
         """Draw the synthetic subjects of a step."""
