@@ -2,7 +2,13 @@
 
 import pytest
 
-from fcforge.core.names import canonical_name, first_look_alikes, look_alike, name_fault
+from fcforge.core.names import (
+    canonical_name,
+    first_look_alikes,
+    look_alike,
+    name_fault,
+    two_spellings,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,4 +66,29 @@ def test_confusable_names_are_found(one, other):
 )
 def test_other_names_are_told_apart(one, other):
     assert not look_alike(one, other)
+    assert first_look_alikes([one, other]) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["nyu", "NYU ", "NYU\u200b", "N\u00adYU", "\ufeffNYU", "NY\ufe0fU", "NYU\u3164"],
+)
+def test_what_no_reader_sees_makes_no_second_name(other):
+    pair = two_spellings(["UM", "NYU", other])
+    assert pair.startswith("'NYU' and '")
+    shown = pair.removeprefix("'NYU' and ")
+    assert shown != "'NYU'", "a reader must see what differs"
+    assert shown.isprintable()
+
+
+@pytest.mark.parametrize(("one", "other"), [("1", "01"), ("0", "00"), ("7", "007")])
+def test_leading_zeros_of_a_whole_number_do_not_count(one, other):
+    assert two_spellings([one, other]) == ""
+    assert first_look_alikes([one, other, "23"]) == tuple(sorted((one, other)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1", "10"), ("10", "010x"), ("UM1", "UM01")]
+)
+def test_other_zeros_count(one, other):
     assert first_look_alikes([one, other]) is None
