@@ -9,6 +9,7 @@ from fcforge.core.names import (
     look_alike,
     misspelt_pairs,
     name_fault,
+    two_spellings,
 )
 
 
@@ -127,3 +128,28 @@ def test_names_that_differ_by_one_letter_are_pairs(right, n, wrong, m):
 )
 def test_names_of_different_sites_are_no_pairs(names):
     assert misspelt_pairs(names) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["nyu", "NYU ", "NYU\u200b", "N\u00adYU", "\ufeffNYU", "NY\ufe0fU", "NYU\u3164"],
+)
+def test_what_no_reader_sees_makes_no_second_name(other):
+    pair = two_spellings(["UM", "NYU", other])
+    assert pair.startswith("'NYU' and '")
+    shown = pair.removeprefix("'NYU' and ")
+    assert shown != "'NYU'", "a reader must see what differs"
+    assert shown.isprintable()
+
+
+@pytest.mark.parametrize(("one", "other"), [("1", "01"), ("0", "00"), ("7", "007")])
+def test_leading_zeros_of_a_whole_number_do_not_count(one, other):
+    assert two_spellings([one, other]) == ""
+    assert first_look_alikes([one, other, "23"]) == tuple(sorted((one, other)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1", "10"), ("10", "010x"), ("UM1", "UM01")]
+)
+def test_other_zeros_count(one, other):
+    assert first_look_alikes([one, other]) is None

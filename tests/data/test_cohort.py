@@ -133,3 +133,46 @@ def test_one_number_for_everybody_is_an_error():
     assert fault.severity == "error"
     assert "age is the same for everybody (12)" in fault.what
     assert not _number_faults(small().of_number("age", (0, 19)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "warned"),
+    [
+        ((0, 1), (1, 2), True),
+        ((0, 0), (1, 2), True),
+        ((1, 2), (1, 2), False),
+        ((1, 1), (2, 2), False),
+        ((1, 2), (1, 3), True),
+        ((1, 2), (2, np.nan), False),
+        (("m", "w"), ("1.0", "2.0"), True),
+    ],
+)
+def test_sites_that_code_the_sex_in_other_ways_are_a_warning(first, second, warned):
+    people = small()
+    one = people.site == people.site_names[0]
+    odd = np.where(one, one.cumsum(), (~one).cumsum()) % 2
+    sex = np.where(one, np.array(first)[odd], np.array(second)[odd])
+    faults = check_cohort(replace(people, covariates={"sex": sex}))
+    about_sex = [fault for fault in faults if "'sex'" in fault.what]
+    assert len(about_sex) == warned
+    if warned:
+        assert about_sex[0].severity == "warning"
+        assert all(
+            f"at site '{name}'" in about_sex[0].what for name in people.site_names
+        )
+
+
+def test_sites_that_no_reader_tells_apart_are_refused():
+    people = small()
+    one, other = people.site_names
+    hidden = np.where(people.site == one, "NYU", "NYU\u200b")
+    faults = check_cohort(replace(people, site=hidden))
+    (about_names,) = [f for f in faults if "differ in case" in f.what]
+    assert "'NYU' and 'NYU\\u200b'" in about_names.what
+    assert about_names.severity == "error"
+    padded = np.where(people.site == other, "01", "1")
+    about_names = [
+        f for f in check_cohort(replace(people, site=padded)) if "alike" in f.what
+    ]
+    assert [fault.severity for fault in about_names] == ["warning"]
+    assert "'01' and '1' look alike" in about_names[0].what

@@ -253,3 +253,40 @@ def test_an_unknown_diagnosis_like_no_other_is_answered_with_the_known_ones():
     with pytest.raises(DataError) as caught:
         label_of("dyslexia")
     assert caught.value.do.startswith("Known for patients")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("age", "AGE_AT_SCAN"), ("func_mean_fd", "FD"), ("gender", "sex")],
+)
+def test_two_columns_of_one_meaning_must_agree(first, second, tmp_path):
+    header = f"participant_id\tsite\tdiagnosis\t{first}\t{second}"
+    write_folder(tmp_path / "d", header=header)  # numbers beside M and F
+    with pytest.raises(DataError, match=f"'{first}' and '{second.lower()}'") as caught:
+        load_folder(tmp_path / "d")
+    assert "Rename or remove" in caught.value.do
+    assert str(tmp_path / "d") in caught.value.where
+
+
+def test_two_columns_of_one_meaning_may_be_equal():
+    """In value, not in letters; a missing value is equal to none but another."""
+    rows = [
+        {"age": "12", "age_at_scan": "12.0", "sex": "M", "gender": "1"},
+        {"age": "n/a", "age_at_scan": "-9999", "sex": "F", "gender": "female"},
+    ]
+    covariates = as_covariates(rows)
+    np.testing.assert_array_equal(covariates["age"], [12, np.nan])
+    np.testing.assert_array_equal(covariates["sex"], [1, 2])
+    rows[1]["age_at_scan"] = "13"
+    with pytest.raises(DataError, match="stand for age and differ for 1 person"):
+        as_covariates(rows)
+
+
+@pytest.mark.parametrize(
+    "columns", [("func_mean_fd", "mean_fd"), ("mean_fd", "func_mean_fd")]
+)
+def test_motion_that_fcforge_measured_counts(columns):
+    """A table of `fcforge fc` has the user's columns, too: ABIDE's motion is of another pipeline."""
+    own = {"mean_fd": "0.2", "func_mean_fd": "0.1"}
+    rows = [{column: own[column] for column in columns} | {"n_empty_rois": "0"}]
+    np.testing.assert_array_equal(as_covariates(rows)["mean_fd"], [0.2])

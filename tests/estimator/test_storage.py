@@ -150,6 +150,22 @@ def test_forged_arrays_are_refused(stored, tmp_path) -> None:
             ForgeClassifier.load(rewritten(stored, tmp_path, arrays=change))
 
 
+def test_a_changed_byte_is_noticed(stored, tmp_path) -> None:
+    """A flipped bit of a weight or of the header would give other predictions without a word."""
+    size = int.from_bytes(stored[:8], "little")
+    path = tmp_path / "flipped.safetensors"
+    seed = stored.index(b"n_seen") + 10  # a digit of the number of people
+    assert stored[seed : seed + 1].isdigit()
+    for place in (seed, 8 + size + 5, (8 + size + len(stored)) // 2, len(stored) - 4):
+        flipped = bytearray(stored)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        with pytest.raises(DataError):
+            ForgeClassifier.load(path)
+    path.write_bytes(stored)
+    assert ForgeClassifier.load(path).sites_ == ("A",)
+
+
 def test_other_files_are_refused(stored, tmp_path) -> None:
     path = tmp_path / "x"
     for data in (b"", b"PK\x03\x04", stored[:200], stored[:-40], b"\xff" * 100):

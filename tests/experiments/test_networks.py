@@ -172,7 +172,7 @@ def test_code_of_others_is_imported_only_if_allowed(tmp_path):
     metadata = json.loads(data[8 : 8 + size])["__metadata__"]
     text = metadata["fcforge_network"].replace('"finetune"', '"nowhere:Method"')
     tensors = load(data)
-    digest = networks._digest(text, tensors)
+    digest = networks.digest_of(text, tensors)
     path = tmp_path / "x.safetensors"
     path.write_bytes(save(tensors, {"fcforge_network": text, "sha256": digest}))
     with pytest.raises(ConfigError, match=r"nowhere:Method.*allow_code=True"):

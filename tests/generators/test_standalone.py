@@ -8,8 +8,8 @@ import torch
 from simulated_site import simulate
 
 import fcforge
-from fcforge import FCMVAE, FCGenerator
-from fcforge.core.errors import DataError, FCForgeError, StoreError
+from fcforge import FCMVAE, FCGenerator, ForgeClassifier
+from fcforge.core.errors import ConfigError, DataError, FCForgeError, StoreError
 from fcforge.core.randomness import torch_rng
 from fcforge.core.subjects import FCBatch
 from fcforge.generators import GENERATORS
@@ -177,3 +177,43 @@ def test_other_misuse_is_refused(site, tmp_path) -> None:
     save_file({"x": torch.ones(1)}, tmp_path / "foreign.safetensors")
     with pytest.raises(StoreError, match="not a generator saved by fcforge"):
         FCMVAE.load(tmp_path / "foreign.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({0: "nan"}, r"y\[0\] is 'nan'"),
+        ({3: ""}, r"y\[3\] is ''"),
+        ({2: "Patient"}, "class holds 'patient' and 'Patient'"),
+        ({5: "patient\u200b"}, r"'patient' and 'patient\\u200b'"),
+        ({1: 1}, "y holds numbers and texts|y holds texts and numbers"),
+        ({k: 0.37 * k for k in range(24)}, r"y\[1\] is 0\.37.* no class|a measurement"),
+    ],
+)
+def test_labels_are_refused_as_by_the_classifier(site, change, words) -> None:
+    fc, y = site
+    labels = y.astype(object).tolist()
+    for place, label in change.items():
+        labels[place] = label
+    for generator in (FCGenerator("bootstrap"), FCMVAE(epochs=1, **VAE)):
+        with pytest.raises(DataError, match=words) as caught:
+            generator.fit(fc, labels)
+        assert caught.value.do
+    with pytest.raises(ValueError):
+        ForgeClassifier().fit(fc, labels)
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", -1, 2**32, np.nan])
+def test_what_is_no_seed_is_refused(site, seed) -> None:
+    fc, y = site
+    with pytest.raises(ConfigError, match=r"random_state=.* is no seed"):
+        FCGenerator("bootstrap", random_state=seed).fit(fc, y)
+    with pytest.raises(ConfigError, match=r"random_state=.* is no seed"):
+        FCGenerator("bootstrap").fit(fc, y).sample([y[0]], random_state=seed)
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), np.uint8(3), True, None])
+def test_whole_numbers_of_any_kind_are_seeds(site, seed) -> None:
+    assert (
+        FCGenerator("bootstrap", random_state=seed).fit(*site).sample([]).shape[0] == 0
+    )

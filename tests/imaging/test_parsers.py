@@ -8,7 +8,7 @@ import pytest
 
 from fcforge.core.errors import DataError
 from fcforge.imaging.matrix_files import read_matrix_file
-from fcforge.imaging.parsers import parse_mat, parse_table
+from fcforge.imaging.parsers import as_number, parse_mat, parse_table
 
 BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
 
@@ -109,3 +109,13 @@ def test_a_compressed_variable_of_another_length_is_refused():
         parse_mat(mat_variable(bytes(1000), says=16))
     with pytest.raises(ValueError, match="cut off inside a variable"):
         parse_mat(mat_variable(b"", says=16))
+
+
+@pytest.mark.parametrize("cell", ["1_0", "0.1_5", "1_000", "_1"])
+def test_digits_joined_by_underscores_are_no_number(cell, tmp_path):
+    """Python's float takes 1_0 for 10."""
+    assert as_number(cell) is None
+    path = tmp_path / "a.csv"
+    path.write_text(f"0.5,1.5\n{cell},2.5\n1,2\n")
+    with pytest.raises(DataError, match=f"line 2 holds '{cell}'"):
+        read_matrix_file(path)

@@ -88,7 +88,10 @@ def check_names(
 
 
 def two_spellings(names: Iterable[str]) -> str:
-    """Return the first two names that differ only in case or outer spaces, quoted; or "".
+    """Return the first two names that differ only in case, outer spaces or invisible characters.
+
+    The names are quoted, and their invisible characters are written as escapes. The text is empty if no
+    two names differ so.
 
     Examples
     --------
@@ -97,10 +100,19 @@ def two_spellings(names: Iterable[str]) -> str:
     """
     seen: dict[str, str] = {}
     for name in names:
-        first = seen.setdefault(name.strip().casefold(), name)
+        visible = "".join(c for c in name if not _is_invisible(c))
+        first = seen.setdefault(visible.strip().casefold(), name)
         if first != name:
-            return f"'{first}' and '{name}'"
+            return f"'{_with_escapes(first)}' and '{_with_escapes(name)}'"
     return ""
+
+
+def _with_escapes(name: str) -> str:
+    """Return a name in which a reader can see the invisible characters."""
+    return "".join(
+        c.encode("unicode_escape").decode("ascii") if _is_invisible(c) else c
+        for c in name
+    )
 
 
 def folded(name: str) -> str:
@@ -318,8 +330,10 @@ def name_shapes(name: str) -> frozenset[str]:
     The first form replaces each letter by one of its shape, so that 1, l, I and Cyrillic Ӏ are
     equal, as are 5 and S. The second form is the name in lower case. Both are without accents. A
     run of spaces and signs becomes one hyphen between two digits and nothing elsewhere, so that UM1
-    and UM_1 are equal but 1-11 and 11-1 are not.
+    and UM_1 are equal but 1-11 and 11-1 are not. Leading zeros of a whole number do not count.
     """
+    if name.isdecimal():
+        name = name.lstrip("0") or "0"
     hyphenated = _SEPARATORS.sub("-", name).strip("-")
     joined = _NOT_BETWEEN_DIGITS.sub("", hyphenated)
     latin = unicodedata.normalize("NFC", joined).translate(_ALIKE)
@@ -336,9 +350,16 @@ def _is_letter_or_digit(character: str) -> bool:
     if category[0] not in "LM" and category != "Nd":
         return False
     # Category Me: signs that enclose other characters.
-    visible = character.isprintable() and category != "Me" and character not in BLANK
+    visible = character.isprintable() and category != "Me"
+    return visible and not _is_invisible(character)
+
+
+def _is_invisible(character: str) -> bool:
+    """Return whether a character has neither ink nor width, or is a letter or sign without ink."""
+    if unicodedata.category(character) == "Cf" or character in BLANK:
+        return True
     unicode_name = unicodedata.name(character, "")
-    return visible and not any(hidden in unicode_name for hidden in _INVISIBLE)
+    return any(hidden in unicode_name for hidden in _INVISIBLE)
 
 
 def _without_accent(character: str) -> str:

@@ -14,10 +14,11 @@ import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.formatting import counted, whole
+from fcforge.core.labels import is_missing
 from fcforge.data.checks import GIVE_KIND, NAMED, SHOWN, WIDEN, check_cohort
 from fcforge.data.cohort import Cohort
 from fcforge.data.faults import grouped
-from fcforge.data.participants import NAME_THEM, SEVERAL, is_missing
+from fcforge.data.participants import NAME_THEM, SEVERAL
 
 # how a fault of a subject begins that does not lie in X
 ARRAY_OF = {

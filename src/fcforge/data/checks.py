@@ -9,11 +9,14 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from fcforge.core.errors import DataError
-from fcforge.core.formatting import abbreviated, counted
+from fcforge.core.formatting import abbreviated, counted, whole
+from fcforge.core.labels import is_missing
 from fcforge.core.names import first_look_alikes, misspelt_pairs, two_spellings
 from fcforge.core.target import Target
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_numbers
@@ -320,6 +323,43 @@ def _covariate_faults(cohort: Cohort) -> Iterator[Fault]:
                 as_numbers(name, cohort.covariates[name])
             except DataError as error:
                 yield Fault("error", error.what, error.do)
+    if "sex" in cohort.covariates:
+        yield from _sex_faults(cohort)
+
+
+def _sex_faults(cohort: Cohort) -> Iterator[Fault]:
+    """Yield a warning for two sites that code the sex differently, such as 0 and 1, and 1 and 2.
+
+    All sites together have three codes or more then, and neither site has all codes of the other.
+    """
+    values = cohort.covariates["sex"]
+    codes_of = {
+        site: {
+            code
+            for code in values[cohort.site == site].tolist()
+            if code == code and not is_missing(str(code))  # NaN differs from itself
+        }
+        for site in cohort.site_names
+    }
+    if len(set().union(*codes_of.values())) < 3:
+        return
+    for one, other in combinations(codes_of, 2):
+        if not (codes_of[one] <= codes_of[other] or codes_of[other] <= codes_of[one]):
+            shown = [
+                f"{_shown_codes(codes_of[site])} at site '{site}'"
+                for site in (one, other)
+            ]
+            yield Fault(
+                "warning",
+                f"covariate 'sex' has the codes {shown[0]}, but {shown[1]}.",
+                "Code it in one way at every site, for example 1 for male and 2 for female.",
+            )
+            return
+
+
+def _shown_codes(codes: Iterable[Any]) -> str:
+    """Return codes as text, in sorted order."""
+    return " and ".join(sorted(whole(str(code)) for code in codes))
 
 
 def class_counts(y: np.ndarray, target: Target) -> list[int]:
@@ -378,7 +418,7 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
         hint = f"Check the column {target.name}, or name another target."
         yield Fault("error", message, hint)
     if both := two_spellings(cohort.site_names):
-        message = f"the sites {both} differ in case or outer spaces alone."
+        message = f"the sites {both} differ in case, outer spaces or invisible characters alone."
         hint = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
         yield Fault("error", message, hint)
     elif pair := first_look_alikes(cohort.site_names):

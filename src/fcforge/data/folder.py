@@ -16,6 +16,7 @@ import numpy as np
 
 from fcforge.core.errors import ConfigError, DataError, at
 from fcforge.core.formatting import abbreviated, counted
+from fcforge.core.labels import is_missing
 from fcforge.core.names import folded
 from fcforge.core.options import Kind
 from fcforge.core.settings import Validated
@@ -234,7 +235,7 @@ class Folder(Validated):
             used = (
                 self.sites is None or merged.get(person.site, person.site) in self.sites
             )
-            if not used or participants.is_missing(word):
+            if not used or is_missing(word):
                 continue
             if not groups and is_number(word):
                 people.setdefault(person.site, Counter())[word.strip()] += 1

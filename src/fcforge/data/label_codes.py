@@ -25,9 +25,10 @@ from itertools import combinations
 from typing import Any
 
 from fcforge.core.formatting import abbreviated
+from fcforge.core.labels import plain_word
 from fcforge.data.checks import MIN_PER_CLASS
 from fcforge.data.faults import Fault, Severity
-from fcforge.data.participants import CONTROLS, PATIENTS, SUBTYPES, plain_word
+from fcforge.data.participants import CONTROLS, PATIENTS, SUBTYPES
 from fcforge.imaging.parsers import as_number
 
 RECODE = (

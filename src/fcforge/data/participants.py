@@ -8,7 +8,6 @@ groups: ``positive`` and ``negative``, or ``classes`` if there are more than two
 
 import difflib
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcforge.core.errors import DataError
+from fcforge.core.errors import DataError, at
 from fcforge.core.formatting import abbreviated, counted, listed, whole
+from fcforge.core.labels import is_missing, plain_word
 from fcforge.core.names import check_names, two_spellings
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, as_text
@@ -64,9 +64,7 @@ CONTROLS = listed(
 )
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
-# Cells that stand for a missing value.
-MISSING_NUMBERS = (-999.0, -9999.0)
-MISSING = ("", *listed("., n/a, #n/a, #nv, na, nan, null, -999, -9999, -9999.0"))
+MISSING_NUMBERS = (-999.0, -9999.0)  # that stand for a missing value
 NAME_THEM = (
     "Name both groups: --positive VALUE --negative VALUE (for a base model or in a config: "
     "--set dataset.positive=VALUE and so on); others are left out."
@@ -90,16 +88,6 @@ SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 
 
 # -- meaning of diagnoses --------------------------------------------------------------------------
-def is_missing(value: str) -> bool:
-    """Return whether a cell of a table stands for a missing value."""
-    return plain_word(value) in MISSING
-
-
-def plain_word(word: str) -> str:
-    """Return a word in the form in which words are compared: NFKC, lower case, no outer spaces."""
-    return unicodedata.normalize("NFKC", word).strip().casefold()
-
-
 def label_of(value: str, column: str = "") -> int:
     """Return the class of a known word for a diagnosis: 0 for controls, 1 for patients.
 
@@ -344,6 +332,9 @@ def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
     y = np.array([person.y for person, _ in kept], dtype=np.int64)
     names = [reading.roi_names for _, reading in kept if reading.roi_names]
     classes = class_names([person.diagnosis for person, _ in kept], y)
+    rows = [{**person.extra, **reading.more} for person, reading in kept]
+    with at(path):
+        covariates = as_covariates(rows)
     return Cohort(
         name,
         fc.reshape(len(kept), n_rois, n_rois),
@@ -351,7 +342,7 @@ def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
         as_text([person.site for person, _ in kept]),
         as_text([person.subject_id for person, _ in kept]),
         names[0] if names else (),
-        as_covariates([{**person.extra, **reading.more} for person, reading in kept]),
+        covariates,
         path=str(path),
         faults=(*listed.faults, *unread, *roi_faults),
         target=Target(classes=classes),
@@ -372,16 +363,27 @@ def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Return the columns of a table's n rows as covariates (n,), by their usual names.
 
     A covariate holds numbers if every value is a number or missing (NaN), otherwise text. Words for
-    the sex become numbers: 1 male, 2 female.
+    the sex become numbers: 1 male, 2 female. Of a table that ``fcforge fc`` has written, columns that it
+    measured count, such as ``mean_fd``, and not the user's columns of the same meaning.
+
+    Raises
+    ------
+    DataError
+        If two columns have one meaning, such as ``age`` and ``age_at_scan``, and other values.
 
     Examples
     --------
     >>> as_covariates([{"Sex": "M", "age": "12"}, {"Sex": "female", "age": "n/a"}])
     {'sex': array([1., 2.]), 'age': array([12., nan])}
     """
-    covariates = {}
-    for column in rows[0] if rows else ():
+    covariates: dict[str, np.ndarray] = {}
+    column_of_name: dict[str, str] = {}
+    columns = list(rows[0]) if rows else []
+    measured = set(tables.FROM_SIDECAR) if "n_empty_rois" in columns else set()
+    for column in columns:
         name = ALIASES.get(column.lower(), column.lower())
+        if name in measured & {*columns} and column != name:
+            continue
         words = SEX if name == "sex" else {}
         texts = [str(row[column]).strip() for row in rows]
         numbers = [
@@ -389,12 +391,41 @@ def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
             for text in texts
         ]
         is_numeric = None not in numbers
-        covariates[name] = (
+        values = (
             with_gaps(np.array(numbers, dtype=np.float64))
             if is_numeric
             else as_text(texts)
         )
+        first = column_of_name.setdefault(name, column)
+        if first != column:
+            _require_equal(name, (first, column), covariates[name], values)
+        covariates[name] = values
     return covariates
+
+
+def _require_equal(
+    name: str, columns: tuple[str, str], values: np.ndarray, others: np.ndarray
+) -> None:
+    """Raise `DataError` if two columns of one meaning, arrays of shape (n,), have other values.
+
+    Parameters
+    ----------
+    name : str
+        Covariate that both columns stand for.
+    columns : pair of str
+        Names of the columns in the table.
+    values, others : ndarray of shape (n,)
+    """
+    differ = values.astype(str) != others.astype(str)
+    if differ.any():
+        n = int(differ.sum())
+        people = "1 person" if n == 1 else f"{n} people"
+        message = (
+            f"has the columns '{columns[0]}' and '{columns[1]}', which both stand for {name} and "
+            f"differ for {people}."
+        )
+        hint = "Which one counts? Rename or remove the other."
+        raise DataError(message, do=hint)
 
 
 def with_gaps(values: np.ndarray) -> np.ndarray:

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fcforge.core import labels as label_checks
 from fcforge.core.errors import FCForgeError
 from fcforge.core.formatting import abbreviated, counted, whole
-from fcforge.core.names import canonical_name, name_fault, name_shapes, two_spellings
+from fcforge.core.labels import is_missing, text_of
+from fcforge.core.names import canonical_name, name_fault, name_shapes
 from fcforge.data.checks import missing_class
 from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
 from fcforge.data.duplicates import find_duplicates
@@ -23,19 +25,13 @@ from fcforge.data.label_codes import (
     isolated_site,
     stray_class,
 )
-from fcforge.data.participants import is_missing, label_of
-from fcforge.estimator.inputs import InputError
+from fcforge.data.participants import label_of
+from fcforge.estimator.inputs import InputError, as_input_error
 
 ALL_MEANT = (
     "If every code is a class of its own: allow_unlike_codes=True, and classes= with all of them in the "
     "first partial_fit."
 )
-# kinds of values that `y` may hold, and their types; a truth value is an int, too
-KINDS: dict[str, tuple[type, ...]] = {
-    "truth values": (bool, np.bool_),
-    "numbers": (int, float, np.number),
-    "texts": (str,),
-}
 DROP = "The same scan would be learned as two people; drop one."
 
 
@@ -63,7 +59,7 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     if values.shape != (n,):
         message = f"site has shape {values.shape}, but X has {n} subjects."
         raise InputError(message, do=f"Give one name, or an array of shape ({n},).")
-    names = [whole(_as_text(value)) for value in values]  # 1.0 is named "1"
+    names = [whole(text_of(value)) for value in values]  # 1.0 is named "1"
     for place, name in enumerate(names):
         number = isinstance(values[place], (float, np.floating))
         is_fraction = number and "." in name
@@ -120,18 +116,10 @@ def _canonical(name: str) -> str:
     return canonical
 
 
-def _as_text(value: Any) -> str:
-    """Return a value as text, empty where there is none; pandas writes <NA>."""
-    return "" if value is None else str(value).strip("<> ")
-
-
 def _refuse_spellings(role: str, names: Iterable[str]) -> None:
     """Raise `InputError` if two names differ in spelling alone; `role` is "site" or "class"."""
-    if pair := two_spellings(names):
-        raise InputError(
-            f"{role} holds {pair}: one {role} in two spellings.",
-            do=f"Spell each {role} in one way.",
-        )
+    with as_input_error():
+        label_checks.refuse_spellings(role, names)
 
 
 def scan_hashes(fc: np.ndarray) -> np.ndarray:
@@ -438,27 +426,14 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
 # -- classes ---------------------------------------------------------------------------------------
 def refuse_missing(y: Any) -> None:
     """Raise `InputError` if `y` has a missing value, or one class in two spellings."""
-    values = np.asarray(y, dtype=object).ravel().tolist()
-    for place, value in enumerate(values):
-        if is_missing(_as_text(value)):
-            message = f"y[{place}] is {value!r}, which stands for a missing value."
-            raise InputError(message, do="Leave the subject out of X and y.")
-    _refuse_spellings("class", (value for value in values if isinstance(value, str)))
+    with as_input_error():
+        label_checks.refuse_missing(y)
 
 
 def refuse_mixed_types(y: Any) -> None:
     """Raise `InputError` if `y` holds values of two kinds: texts, numbers or truth values."""
-    first: dict[str, Any] = {}
-    for value in np.asarray(y, dtype=object).ravel().tolist():
-        for kind, types in KINDS.items():
-            if isinstance(value, types):
-                first.setdefault(kind, value)
-                break
-    if len(first) > 1:
-        (one, a), (other, b), *_ = first.items()
-        message = f"y holds {one} and {other}, for example {a!r} and {b!r}."
-        hint = "Write every class in one way, all as texts or all as numbers."
-        raise InputError(message, do=hint)
+    with as_input_error():
+        label_checks.refuse_mixed_types(y)
 
 
 def weighted(sample_weight: Any, class_weight: Any, labels: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ from fcforge.core.subjects import FCBatch
 from fcforge.core.target import Target
 from fcforge.data.matrices import Order
 from fcforge.estimator.trained import TrainedModel
+from fcforge.experiments.networks import DIGEST, digest_of
 from fcforge.graphs import edges, from_edges
 from fcforge.methods.base import Lane
 from fcforge.replay.state import rows_of
@@ -174,7 +175,9 @@ def write(
     contiguous_arrays = {
         name: arrays[name].contiguous().clone() for name in sorted(arrays)
     }
-    data = save(contiguous_arrays, metadata={HEADER: header.model_dump_json()})
+    text = header.model_dump_json()
+    metadata = {HEADER: text, DIGEST: digest_of(text, contiguous_arrays)}
+    data = save(contiguous_arrays, metadata=metadata)
     write_bytes(path, data, private=True)
 
 
@@ -197,6 +200,7 @@ def read(path: Path) -> tuple[FileHeader, TrainedModel, Tensor | None]:
     with at(path, kind=DataError):
         header = FileHeader.model_validate(_header(data))
         arrays = _arrays(data)
+        _require_content(data, arrays)
         mean = arrays.pop(MEAN_EDGES, None)
         model = _model(header, arrays)
         if mean is None:
@@ -226,6 +230,18 @@ def _header(data: bytes) -> Any:
         )
         raise DataError(message, do=hint) from error
     return header
+
+
+def _require_content(data: bytes, arrays: dict[str, Tensor]) -> None:
+    """Raise `DataError` if the content is not what was written; older files have no hash of it."""
+    size = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + size])["__metadata__"]
+    written = metadata.get(DIGEST)
+    if written is not None and written != digest_of(metadata[HEADER], arrays):
+        message = "is damaged: its content is not what was written."
+        raise DataError(
+            message, do="Copy it again, or fit and save the estimator again."
+        )
 
 
 def _arrays(data: bytes) -> dict[str, Tensor]:

@@ -179,10 +179,10 @@ def network_file(
     tensors = {k: v.detach().cpu().contiguous() for k, v in lane.named().items()}
     # copies, because safetensors refuses tensors that share memory
     tensors = {k: tensors[k].clone() for k in sorted(tensors)}
-    return save(tensors, metadata={HEADER: text, DIGEST: _digest(text, tensors)})
+    return save(tensors, metadata={HEADER: text, DIGEST: digest_of(text, tensors)})
 
 
-def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
+def digest_of(header: str, tensors: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of a header and of names, types, shapes and values of tensors."""
     digest = hashlib.sha256(header.encode())
     for name, value in sorted(tensors.items()):
@@ -306,7 +306,7 @@ def _contents(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
         tensors = load(data)
     except (SafetensorError, *MISFIT) as error:
         raise DataError(f"its arrays cannot be read ({error}).", do=hint) from error
-    if _digest(text, tensors) != written:
+    if digest_of(text, tensors) != written:
         message = "is damaged: its content is not what was written."
         raise DataError(message, do="Copy it again, or run the experiment again.")
     return header, {name: tensors[name].clone() for name in sorted(tensors)}

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,7 +19,8 @@ import torch
 from torch import Tensor
 
 from fcforge.core.component import Component
-from fcforge.core.errors import DataError, FCForgeError, StoreError
+from fcforge.core.errors import ConfigError, DataError, FCForgeError, StoreError
+from fcforge.core.labels import refuse_fractions, refuse_missing, refuse_mixed_types
 from fcforge.core.randomness import torch_rng
 from fcforge.core.subjects import FCBatch
 from fcforge.generators.base import GeneratorState
@@ -114,9 +116,13 @@ class FCGenerator:
         ------
         DataError
             If the matrices are not finite, symmetric correlations, if `fc` and `y` differ in length,
-            or if there is a single class.
+            or if there is a single class. Labels are refused as `ForgeClassifier` refuses them: missing
+            ones, two spellings of one, texts beside numbers, and numbers with a fraction.
+        ConfigError
+            If `random_state` is no seed.
         """
         matrices = checked_fc(fc)
+        refuse_mixed_types(y)
         labels = np.asarray(y)
         if labels.shape != (len(matrices),):
             raise DataError(
@@ -493,17 +499,13 @@ def checked_fc(fc: np.ndarray, n_rois: int | None = None) -> np.ndarray:
 
 
 def _require_labels(labels: np.ndarray) -> None:
-    """Raise `DataError` if there are no labels (n,), or one of them stands for a missing value."""
+    """Raise `DataError` if there are no labels (n,), or one of them can be no class."""
     if not len(labels):
         raise DataError(
             "there are no subjects.", do="Give at least some of each class."
         )
-    for place, label in enumerate(labels.tolist()):
-        if label is None or label != label:  # NaN differs from itself
-            raise DataError(
-                f"y[{place}] is {label!r}, which stands for a missing value.",
-                do="Leave the subject out of fc and y.",
-            )
+    refuse_missing(labels, "fc and y")
+    refuse_fractions(labels)
 
 
 def _refuse_subject(faulty: Any, fault: str, advice: str) -> None:
@@ -524,13 +526,24 @@ def _refuse_subject(faulty: Any, fault: str, advice: str) -> None:
 
 
 def seed_of(random_state: RandomState) -> int:
-    """Return an integer seed: the given one, one drawn from a generator, or a random one for None."""
+    """Return an integer seed: the given one, one drawn from a generator, or a random one for None.
+
+    Raises
+    ------
+    ConfigError
+        If `random_state` is neither a whole number from 0 to 2**32 - 1 nor one of these.
+    """
     if random_state is None:
         return int(np.random.default_rng().integers(2**31))
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
+    if not isinstance(random_state, Integral) or not 0 <= random_state < 2**32:
+        raise ConfigError(
+            f"random_state={random_state!r} is no seed.",
+            do="Give a whole number from 0 to 2**32 - 1, a generator of numpy, or None.",
+        )
     return int(random_state)
 
 

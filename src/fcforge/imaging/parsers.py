@@ -201,6 +201,8 @@ def as_number(cell: str) -> float | None:
     >>> as_number("0,5"), as_number("n/a"), as_number("NYU")
     (0.5, nan, None)
     """
+    if "_" in cell:  # float takes 1_0 for 10
+        return None
     try:
         return float(cell)
     except ValueError:
