@@ -10,6 +10,7 @@ from fcforge.core.names import (
     misspelt_pairs,
     name_fault,
     two_spellings,
+    unknown_name,
 )
 
 
@@ -153,3 +154,11 @@ def test_leading_zeros_of_a_whole_number_do_not_count(one, other):
 )
 def test_other_zeros_count(one, other):
     assert first_look_alikes([one, other]) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("LR", "lr"), ("ER", "er"), ("gnc", "gcn")]
+)
+def test_a_name_in_other_case_is_suggested(typed, meant):
+    error = unknown_name("setting", typed, ["lr", "er", "gcn", "clip"])
+    assert f"Did you mean '{meant}'?" in str(error)

@@ -37,7 +37,11 @@ def unknown_name(
     unknown model 'gnc'. Did you mean 'gcn'? Known: gat, gcn.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    by_lower = {known_name.lower(): known_name for known_name in reversed(names)}
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5) or [
+        by_lower[lower]
+        for lower in difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    ]
     hint = f"Did you mean '{near[0]}'? " if near else ""
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     advice = f"{hint}Known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}."
