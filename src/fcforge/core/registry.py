@@ -218,10 +218,8 @@ def source_files(name: str) -> list[Path]:
 
 def is_of_user(module: str | None) -> bool:
     """Return whether a module is a user's: a notebook, a script or a file that is not installed."""
-    if module in (
-        None,
-        "__main__",
-    ):  # of a notebook or script, or made without a module
+    # of a notebook or script, or made without a module
+    if module is None or module == "__main__":
         return True
     if module.partition(".")[0] in ("builtins", OURS, f"{OURS}_consortium"):
         return False
