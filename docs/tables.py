@@ -78,17 +78,23 @@ def methods() -> str:
             cls.source,
             basis(cls.source),
         )
-        for name, cls in METHODS.items()
+        for name, cls in shipped(METHODS).items()
     ]
     return markdown(
         ("name", "method", "what it does", "keeps", "source", "written from"), rows
     )
 
 
+def shipped(registry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a registry, without those that a config in this process named "module:object"."""
+    return {name: part for name, part in registry.items() if ":" not in name}
+
+
 def models() -> str:
     """Every classifier."""
     rows = [
-        (f"`{name}`", first_line(cls), f"{cls.lr:g}") for name, cls in MODELS.items()
+        (f"`{name}`", first_line(cls), f"{cls.lr:g}")
+        for name, cls in shipped(MODELS).items()
     ]
     return markdown(("name", "what it is", "learning rate"), rows)
 
@@ -97,7 +103,7 @@ def generators() -> str:
     """Every generator."""
     rows = [
         (f"`{name}`", first_line(cls), cls.releases, GENERATOR_SOURCES[name])
-        for name, cls in GENERATORS.items()
+        for name, cls in shipped(GENERATORS).items()
     ]
     return markdown(("name", "what it does", "releases", "source"), rows)
 

@@ -49,7 +49,8 @@ def tables():
 def test_table_has_every_registered_name(tables, name, registry):
     text = tables.TABLES[name]()
     rows = re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
-    assert rows == list(registry)
+    # parts "module:object" come from configs that other tests opened in this process
+    assert rows == [part for part in registry if ":" not in part]
     lengths = {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()}
     assert len(lengths) == 1  # no cell broke a row
 
