@@ -305,6 +305,8 @@ def test_experiments_page_says_which_have_results():
             assert all(f"experiments/{name}.toml" in published for name in stored)
     assert len(rows) > 20
     others = {"results/people.md", "results/sums.md"}  # made from runs of other tables
+    others |= {"results/generators.md"}  # judged, and named below the table
+    assert "(results/generators.md)" in text
     pages = {f"results/{path.name}" for path in DOCS.glob("results/*.md")}
     assert pages - others <= linked
 

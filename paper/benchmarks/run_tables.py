@@ -265,8 +265,22 @@ def stored_runs(
                 facts["data_sha256"], (tuple(facts["sites"]), {})
             )
             runs = [r for rs in read_table(path)[0].groups.values() for r in rs]
-            by_key |= {run_key(run.spec): run for run in runs}
+            by_key |= {
+                run_key(run.spec): run
+                for run in runs
+                if not has_own_code(run.spec.learner)
+            }
     return found
+
+
+def has_own_code(learner: LearnerSpec) -> bool:
+    """Return whether a part of a learner is named "module:object".
+
+    Such a module lies beside its config and may be missing in the code of another commit, so that stored
+    runs of it are never taken in place of a training.
+    """
+    parts = (learner.method, learner.model, learner.generator)
+    return any(part is not None and ":" in part.name for part in parts)
 
 
 def stored_facts(path: Path) -> dict[str, Any]:
