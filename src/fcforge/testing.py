@@ -55,9 +55,8 @@ TRAINING = Training(epochs=3, batch_size=8)
 COPY = 0.999  # numbers that correlate more than this with a subject's FC are a copy
 FEWEST = 16  # exact values, other than 0 and 1, that show a copy in any order
 OTHER_PRECISION = ("same dtype", "scalar type Double", "found Double")  # of PyTorch
-AT_ONCE = (
-    512  # windows compared at once: their correlations stay in the processor's cache
-)
+# windows compared at once: their correlations stay in the processor's cache
+AT_ONCE = 512
 MOST = 0.9  # share of a subject's exact numbers that are a copy in any order
 NEAR = 0.81  # likeness (difflib) from which on an unknown name is a misspelt one
 PACKAGES = ("fcforge", "fcforge_consortium")
